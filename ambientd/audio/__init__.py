@@ -1,0 +1,1 @@
+"""From a microphone, or a file that stands in for one, to files on disk."""

@@ -1,0 +1,82 @@
+"""The errors a person can act on: what went wrong, and what to do about it.
+
+Anything else that is raised is a defect of ours and ends in a traceback. Codes are part of the
+contract with the control clients; sentences are not.
+"""
+
+from __future__ import annotations
+
+from ambientd import wire
+
+
+class AmbientError(Exception):
+    """Base of every error that is reported as one line.
+
+    Attributes:
+        message: what went wrong, without a full stop.
+        hint: what to do about it, or an empty string.
+        code: a stable snake_case name.
+        exit_code: what a command exits with when this ends it.
+    """
+
+    code = "failed"
+    exit_code = wire.EXIT_FAILED
+
+    def __init__(self, message: str, hint: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if code is not None:
+            self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class SettingsError(AmbientError):
+    """A settings file, variable or flag that cannot be used."""
+
+    code = "bad_settings"
+
+
+class RootError(AmbientError):
+    """The sessions folder cannot be used."""
+
+    code = "bad_root"
+
+
+class SocketError(AmbientError):
+    """The daemon's socket cannot be bound."""
+
+    code = "bad_socket"
+
+
+class AlreadyRunningError(AmbientError):
+    """Another daemon serves this root or this socket."""
+
+    code = "already_running"
+
+
+class CaptureError(AmbientError):
+    """The microphone, or the file that stands in for it, cannot be used."""
+
+    code = "capture_failed"
+
+
+class ModelError(AmbientError):
+    """The speech model is missing, or is not the one it should be."""
+
+    code = "model_missing"
+
+
+class StoreError(AmbientError):
+    """A session's files cannot be read or written."""
+
+    code = "store_failed"
+
+
+class RefusedError(AmbientError):
+    """A request that was understood and declined."""
+
+    code = "refused"
+    exit_code = wire.EXIT_REFUSED

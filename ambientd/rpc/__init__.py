@@ -1,0 +1,1 @@
+"""The daemon's socket: listening, connections, and the order of answers."""

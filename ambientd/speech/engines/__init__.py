@@ -1,0 +1,1 @@
+"""One speech engine a file, each behind the protocol in ``ambientd.speech.engine``."""

@@ -1,0 +1,27 @@
+"""Rates and sizes that several parts share, and the arithmetic between them.
+
+Audio faults are unit faults: convert here, and nowhere by hand. Positions are counted from track
+time 0, the session's start.
+"""
+
+SPOOL_RATE_HZ = 16_000
+"""Rate of the spool, the VAD and the speech model."""
+
+SAMPLE_BYTES = 2
+"""Every file and pipe carries signed 16-bit samples, one channel."""
+
+SPOOL_FRAMES_PER_MS = SPOOL_RATE_HZ // 1000
+SPOOL_BYTES_PER_MS = SPOOL_FRAMES_PER_MS * SAMPLE_BYTES
+
+SILENCE_DBFS = -120.0
+"""Level reported for digital zero, where the logarithm has no value."""
+
+
+def frames_to_ms(frames: int, rate_hz: int) -> int:
+    """Return the track time of a frame position, in whole milliseconds, rounded down."""
+    return frames * 1000 // rate_hz
+
+
+def ms_to_frames(ms: int, rate_hz: int) -> int:
+    """Return the frame position of a track time, rounded down."""
+    return ms * rate_hz // 1000
