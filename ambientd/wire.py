@@ -168,6 +168,25 @@ def encode(message: Any) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
+_ID_PREFIX = b'{"jsonrpc":"2.0","id":'
+_MAX_ID_BYTES = 8192
+
+
+def response_id(line: bytes) -> str | int | None:
+    """Return the id of a response that ``encode`` made, without parsing the rest of it.
+
+    An answer may hold megabytes; ``result`` and ``error`` put the id in front for this.
+    """
+    if line.startswith(_ID_PREFIX):
+        head = line[len(_ID_PREFIX) : len(_ID_PREFIX) + _MAX_ID_BYTES].decode("ascii")
+        try:
+            value, _end = json.JSONDecoder().raw_decode(head)
+        except ValueError:
+            value = json.loads(line)["id"]
+        return value if _is_id(value) else None
+    return None
+
+
 class LineSplitter:
     r"""Cuts a byte stream into lines at ``\n`` with bounded memory.
 
@@ -224,9 +243,7 @@ def config_file() -> str:
 def default_root() -> str:
     """Return the sessions folder that is used when neither environment nor settings name one."""
     if sys.platform == "darwin":
-        return os.path.join(
-            home_folder(), "Library", "Application Support", "Ambient", "Sessions"
-        )
+        return os.path.join(home_folder(), "Library", "Application Support", "Ambient", "Sessions")
     return os.path.join(home_folder(), ".local", "share", "ambient")
 
 

@@ -1,0 +1,176 @@
+"""The control methods: what `ambientctl` can ask of the daemon.
+
+Each takes and returns a JSON object. `ambient mcp` attaches first, and an attached connection
+cannot reach them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from ambientd import __version__, wire
+from ambientd.daemon import Daemon
+from ambientd.errors import CaptureError, RefusedError
+from ambientd.recording import Recording
+from ambientd.rpc.service import ControlMethod
+from ambientd.speech.supervisor import Transcriber
+from ambientd.store import usage
+
+MAX_NAME_CHARS = 200
+MAX_SECONDS = 7 * 24 * 3600
+DEVICES_TIMEOUT_S = 10.0
+
+
+def methods(daemon: Daemon) -> dict[str, ControlMethod]:
+    """Return the table of control methods of one daemon."""
+    control = Control(daemon)
+    return {
+        "ambient/status": ControlMethod(control.status),
+        "ambient/record": ControlMethod(control.record, waits=True),
+        "ambient/stop": ControlMethod(control.stop, waits=True),
+        "ambient/devices": ControlMethod(control.devices, waits=True),
+    }
+
+
+class Control:
+    """The methods, bound to the daemon they control."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    async def record(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Start a session: ``{name?, seconds?, transcribe?}`` to ``{id}``."""
+        name = _optional(params, "name", str)
+        seconds = _optional(params, "seconds", int, float)
+        transcribe = _optional(params, "transcribe", bool)
+        if name is not None and not 0 < len(name.strip()) <= MAX_NAME_CHARS:
+            raise _invalid(f"`name` must have 1 to {MAX_NAME_CHARS} characters")
+        if seconds is not None and not 0 < seconds <= MAX_SECONDS:
+            raise _invalid(f"`seconds` must lie between 0 and {MAX_SECONDS}")
+        recording = await self._daemon.record(
+            name=name, seconds=seconds, transcribe=transcribe is not False
+        )
+        return {"id": recording.session.id, "device": recording.device}
+
+    async def stop(self, params: dict[str, Any]) -> dict[str, Any]:
+        """End the session: ``{wait?}`` to ``{id, done}`` when capture is closed, or it is done."""
+        wait = _optional(params, "wait", bool)
+        recording = self._daemon.listening
+        if recording is None:
+            raise RefusedError("nothing is being recorded", code="not_recording")
+        recording.stop("it was stopped")
+        await (recording.done if wait else recording.closed).wait()
+        return {"id": recording.session.id, "done": recording.done.is_set()}
+
+    async def devices(self, params: dict[str, Any]) -> dict[str, Any]:
+        """List the inputs, asked of the audio system anew by a process of its own."""
+        with anyio.move_on_after(DEVICES_TIMEOUT_S):
+            result = await anyio.run_process(
+                [sys.executable, "-m", "ambientd.audio.devices"], stderr=None, check=False
+            )
+            answer: dict[str, Any] = json.loads(result.stdout or b"{}")
+            if "devices" in answer:
+                return answer
+            fault = answer.get("fault", {})
+            raise CaptureError(
+                fault.get("message", "the inputs cannot be listed"),
+                fault.get("hint", ""),
+                code=fault.get("code", "capture_failed"),
+            )
+        raise CaptureError("the audio system does not answer", "is the audio server running?")
+
+    async def status(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Say what the daemon is doing."""
+        daemon = self._daemon
+        now_s = anyio.current_time()
+        open_now = daemon.listening
+        disk = await anyio.to_thread.run_sync(usage.disk, daemon.root)
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "socket": daemon.socket_path,
+            "root": str(daemon.root),
+            "uptime_s": round(now_s - daemon.started_s, 1),
+            "listening": open_now is not None,
+            "why": self._why(open_now),
+            "session": _session(open_now, now_s) if open_now else None,
+            "finishing": [_session(one, now_s) for one in daemon.recordings if one.closed.is_set()],
+            "recovering": _recovery(daemon),
+            "model": daemon.settings.text("speech.model"),
+            "disk": disk,
+        }
+
+    def _why(self, open_now: Recording | None) -> str:
+        daemon = self._daemon
+        if open_now is not None:
+            return f"ambientctl record, by {open_now.session.meta['consent']['by']}"
+        if daemon.last_ended:
+            return daemon.last_ended
+        if daemon.recovery.interrupted:
+            ids = ", ".join(daemon.recovery.interrupted)
+            return f"listening stopped when the daemon was killed; recovered {ids}"
+        return "nobody has asked it to listen: ambientctl record"
+
+
+def _session(recording: Recording, now_s: float) -> dict[str, Any]:
+    last_turn_s = recording.last_turn_s
+    progress = recording.progress
+    return {
+        "id": recording.session.id,
+        "name": recording.session.meta["name"],
+        "state": recording.state,
+        "elapsed_s": round(now_s - recording.started_s, 1),
+        "device": recording.device,
+        "rate_hz": recording.rate_hz,
+        "level_dbfs": progress.get("rms_dbfs"),
+        "peak_dbfs": progress.get("peak_dbfs"),
+        "captured_frames": progress["frames"],
+        "lost_frames": progress["lost_frames"],
+        "captured_ms": recording.captured_ms,
+        "lag_ms": recording.lag_ms,
+        "turns": recording.turns,
+        "last_turn_age_s": None if last_turn_s is None else round(now_s - last_turn_s, 1),
+        "worker": _worker(recording.transcriber),
+        "warning": recording.warning,
+    }
+
+
+def _worker(transcriber: Transcriber | None) -> dict[str, Any] | None:
+    if transcriber is None:
+        return None
+    return {
+        "state": transcriber.state,
+        "model": transcriber.model_state,
+        "pid": transcriber.worker_pid,
+        "restarts": transcriber.restarts,
+        "rejected": transcriber.rejected,
+        "problem": transcriber.problem,
+    }
+
+
+def _recovery(daemon: Daemon) -> dict[str, Any]:
+    recovery = daemon.recovery
+    return {
+        "waiting": len(recovery.waiting),
+        "current": recovery.current,
+        "worker": _worker(recovery.transcriber),
+    }
+
+
+def _optional(params: dict[str, Any], name: str, *kinds: type) -> Any:
+    value = params.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise _invalid(f"`{name}` has the wrong type")
+    return value
+
+
+def _invalid(text: str) -> wire.Fault:
+    return wire.Fault(wire.INVALID_PARAMS, text)

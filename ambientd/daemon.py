@@ -1,0 +1,185 @@
+"""The daemon: what it holds, in what order it starts, and in what order it stops."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from ambientd import logs, paths, wire
+from ambientd.errors import RefusedError
+from ambientd.recording import Recording, open_recording
+from ambientd.recovery import Recovery
+from ambientd.rpc import listener
+from ambientd.rpc.service import ControlMethod, Service
+from ambientd.settings import Settings
+from ambientd.speech import models
+
+DRAIN_S = 15.0
+"""How long a stop may take to publish what was said; the rest is done at the next start."""
+
+
+class Daemon:
+    """Owns the microphone for one root.
+
+    Attributes:
+        settings: the effective settings.
+        root: the sessions folder.
+        socket_path: where it listens; empty until it does.
+        recordings: the session being recorded and those whose text is not complete yet.
+        recovery: what an earlier daemon left behind.
+        started_s: when it started, on the event loop's clock.
+        last_ended: how the last session ended, for people; empty before there was one.
+    """
+
+    def __init__(self, settings: Settings, root: Path, source: dict[str, Any]) -> None:
+        self.settings = settings
+        self.root = root
+        self.socket_path = ""
+        self.recordings: list[Recording] = []
+        self.recovery = Recovery(self.worker_config)
+        self.started_s = 0.0
+        self.last_ended = ""
+        self._source = source
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._starting = False
+        self._stopping = anyio.Event()
+        self._draining = anyio.CancelScope()
+
+    async def run(
+        self,
+        methods: Callable[[Daemon], dict[str, ControlMethod]],
+        on_ready: Callable[[], None] | None = None,
+    ) -> None:
+        """Serve until ``stop``, then end the recording, drain, and let go of everything.
+
+        Args:
+            methods: makes the control methods for this daemon.
+            on_ready: called once the socket accepts connections.
+
+        Raises:
+            AmbientError: it cannot start.
+        """
+        self.started_s = anyio.current_time()
+        candidates = wire.socket_candidates()
+        paths.prepare_root(self.root)
+        with paths.locked_root(self.root, candidates[0]):
+            async with listener.listening(candidates) as (bound, self.socket_path):
+                service = Service(self.root, methods(self))
+                async with anyio.create_task_group() as self._tasks:
+                    self._tasks.start_soon(listener.serve, bound, service)
+                    self._tasks.start_soon(self.recovery.run, self.root)
+                    logs.event("daemon.ready", pid=os.getpid(), socket=self.socket_path)
+                    if on_ready is not None:
+                        on_ready()
+                    await self._stopping.wait()
+                    await self._drain()
+                    self._tasks.cancel_scope.cancel()
+        logs.event("daemon.stopped")
+
+    def stop(self) -> None:
+        """Begin to stop; ``run`` returns when that is done. A second call cuts the drain short."""
+        if self._stopping.is_set():
+            self._draining.cancel()
+        self._stopping.set()
+
+    async def record(
+        self, *, name: str | None, seconds: float | None, transcribe: bool
+    ) -> Recording:
+        """Start a recording and return it once audio arrives.
+
+        Raises:
+            RefusedError: a session is open, or the daemon is stopping.
+            AmbientError: the model or the microphone cannot be used.
+        """
+        if self._stopping.is_set() or self._tasks is None:
+            raise RefusedError("the daemon is stopping", code="stopping")
+        if self._starting:
+            raise RefusedError("a session is being started", code="session_open")
+        if (open_now := self.listening) is not None:
+            raise RefusedError(
+                f"session {open_now.session.id} is open",
+                "stop it first: ambientctl stop",
+                code="session_open",
+            )
+        self._starting = True
+        self.recovery.pause()
+        try:
+            config = await self.worker_config() if transcribe else None
+            recording = await open_recording(
+                self.root,
+                self._source,
+                name=name,
+                model=self.settings.text("speech.model") if transcribe else None,
+                worker_config=config,
+            )
+            self.recordings.append(recording)
+            self._tasks.start_soon(self._own, recording, seconds)
+        finally:
+            self._starting = False
+            self._let_recovery_work()
+        return recording
+
+    @property
+    def listening(self) -> Recording | None:
+        """The recording whose microphone is open."""
+        return next((one for one in self.recordings if not one.closed.is_set()), None)
+
+    async def worker_config(self) -> dict[str, Any]:
+        """Return what a transcriber worker is told first.
+
+        Raises:
+            ModelError: the model is missing or is not the one it should be.
+        """
+        settings = self.settings
+        state = Path(wire.state_folder())
+        model = await anyio.to_thread.run_sync(models.ready, settings.text("speech.model"), state)
+        return {
+            "model": str(model),
+            "engine": settings.text("speech.engine"),
+            "threads": settings.integer("speech.threads"),
+            "language": settings.optional_text("speech.language"),
+            "beam_size": settings.integer("speech.beam_size"),
+            "unload_after_s": settings.integer("speech.unload_after_s"),
+            "vad": {
+                "on": settings.number("speech.vad_on"),
+                "off": settings.number("speech.vad_off"),
+                "min_speech_ms": settings.integer("speech.min_speech_ms"),
+                "end_silence_ms": settings.integer("speech.end_silence_ms"),
+                "pad_before_ms": settings.integer("speech.pad_before_ms"),
+                "pad_after_ms": settings.integer("speech.pad_after_ms"),
+                "max_turn_ms": settings.integer("speech.max_turn_ms"),
+            },
+        }
+
+    async def _own(self, recording: Recording, seconds: float | None) -> None:
+        """Run a recording to its end; its failure is not the daemon's."""
+        try:
+            await recording.run(seconds)
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the daemon goes on
+            logs.event("session.failed", level=logging.ERROR, exc_info=True)
+            recording.why_ended = f"it failed: {error}"
+        finally:
+            self.recordings.remove(recording)
+            self.last_ended = f"session {recording.session.id} ended: {recording.why_ended}"
+            self._let_recovery_work()
+
+    def _let_recovery_work(self) -> None:
+        if not self.recordings:
+            self.recovery.resume()
+
+    async def _drain(self) -> None:
+        with self._draining as scope:
+            scope.deadline = anyio.current_time() + DRAIN_S
+            if (open_now := self.listening) is not None:
+                open_now.stop("the daemon was stopped")
+            for recording in list(self.recordings):
+                await recording.done.wait()
+        if scope.cancelled_caught:
+            logs.event("daemon.drain_cut_short", level=logging.WARNING)

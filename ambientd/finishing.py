@@ -1,0 +1,95 @@
+"""What happens to a session after its microphone is closed, in one order for all.
+
+That is a recording that was stopped, one whose capture died, and one that an earlier daemon left.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from ambientd import logs
+from ambientd.errors import StoreError
+from ambientd.speech.supervisor import Span, Transcriber, TranscriberError
+from ambientd.store.session import Session
+
+RETRY_S = 1.0
+"""Pause between two tries to write to a disk that does not take it."""
+
+
+async def insist(write: Callable[..., None], *arguments: Any, **fields: Any) -> None:
+    """Write to a session, again and again until the disk takes it.
+
+    Nothing is lost meanwhile: turns wait in the worker's pipe, and audio is on disk.
+    """
+    told = False
+    while True:
+        try:
+            await anyio.to_thread.run_sync(partial(write, *arguments, **fields))
+        except StoreError as error:
+            if not told:
+                logs.event("store.failing", level=logging.ERROR, reason=error.message)
+                told = True
+            await anyio.sleep(RETRY_S)
+            continue
+        if told:
+            logs.event("store.recovered")
+        return
+
+
+async def note(session: Session, kind: str, **fields: Any) -> None:
+    """Append an event to the session's events.jsonl."""
+    await insist(session.note, kind, **fields)
+
+
+async def note_skipped(session: Session, span: Span, why: str) -> None:
+    """Write down that a turn is given up, before work goes on behind it."""
+    logs.event("turn.skipped", level=logging.ERROR, start_ms=span.start_ms, end_ms=span.end_ms)
+    await note(
+        session,
+        "skipped",
+        track=span.track,
+        start_ms=span.start_ms,
+        end_ms=span.end_ms,
+        reason=f"it cost two transcriber workers: {why}",
+    )
+
+
+async def transcribe(transcriber: Transcriber, session: Session) -> None:
+    """Run a transcriber to its end; its failure is a warning in session.json, not the session's."""
+    try:
+        await transcriber.run()
+    except TranscriberError as error:
+        logs.event("transcriber.failed", level=logging.ERROR, id=session.id, reason=error.message)
+        session.meta["warnings"].append(f"not fully transcribed: {error.message}")
+        await insist(session.save)
+
+
+async def close_session(session: Session, track: str, duration_ms: int) -> None:
+    """Give the audio its final name and write down when the session ended.
+
+    Args:
+        session: a session nothing is recorded into any more.
+        track: the track to close.
+        duration_ms: its length.
+    """
+    await insist(session.close_audio, track)
+    started_at = datetime.datetime.fromisoformat(session.meta["started_at"])
+    ended_at = started_at + datetime.timedelta(milliseconds=duration_ms)
+    session.meta["ended_at"] = ended_at.isoformat(timespec="milliseconds")
+    session.meta["duration_s"] = round(duration_ms / 1000, 3)
+    await insist(session.save)
+
+
+async def complete(session: Session, tracks: Iterable[str]) -> None:
+    """Write transcript.md and delete the spools: the session is done."""
+    await insist(session.write_transcript)
+    for track in tracks:
+        await anyio.to_thread.run_sync(session.remove_spool, track)
+    logs.event("session.done", id=session.id)

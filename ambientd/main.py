@@ -1,0 +1,105 @@
+"""Entry point of `ambientd`: arguments, logging, signals, the event loop, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from ambientd import __version__, control, logs, settings, wire
+from ambientd.daemon import Daemon
+from ambientd.errors import AmbientError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the daemon in the foreground and return the exit code."""
+    arguments = _parser().parse_args(argv)
+    # A core dump would hold what was said; children inherit the limit.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o077)
+    try:
+        values = settings.load(flags=settings.given_flags(vars(arguments)))
+        logs.configure(values.text("log_level"))
+        source = _source(arguments, values)
+        anyio.run(_run, Daemon(values, settings.sessions_root(values), source))
+    except AmbientError as error:
+        sys.stderr.write(f"ambientd: {error}\n")
+        return error.exit_code
+    return wire.EXIT_OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ambientd",
+        description="Owns the microphone and turns speech into text on this machine. Runs in the "
+        "foreground until SIGTERM or SIGINT; listens only after `ambientctl record`.",
+        epilog="exit codes: 0 stopped, 1 could not start or failed, 2 usage",
+    )
+    parser.add_argument("--version", action="version", version=f"ambientd {__version__}")
+    parser.add_argument(
+        "--source",
+        metavar="FILE",
+        type=Path,
+        help="play this audio file as the microphone, from the moment `record` is asked for",
+    )
+    parser.add_argument(
+        "--source-speed",
+        metavar="max|N",
+        type=_speed,
+        help="how fast to play it: 1 is real time (default), max is as fast as it can be written",
+    )
+    settings.add_flags(parser.add_argument)
+    return parser
+
+
+def _speed(text: str) -> float:
+    if text == "max":
+        return 0.0
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed <= 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither max nor a number up to 1000")
+    return speed
+
+
+def _source(arguments: argparse.Namespace, values: settings.Settings) -> dict[str, Any]:
+    if arguments.source is None:
+        if arguments.source_speed is not None:
+            raise AmbientError("--source-speed needs --source FILE")
+        return {"kind": "device", "name": values.optional_text("capture.device")}
+    speed = 1.0 if arguments.source_speed is None else arguments.source_speed
+    return {"kind": "file", "path": str(arguments.source.absolute()), "speed": speed}
+
+
+async def _run(daemon: Daemon) -> None:
+    failure: AmbientError | None = None
+    # Before anything else of the daemon: an early signal must already be a clean stop.
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_stop_on_signal, signals, daemon)
+            try:
+                await daemon.run(control.methods)
+            except AmbientError as error:
+                failure = error  # raised below: a task group would wrap it
+            group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _stop_on_signal(signals: AsyncIterator[signal.Signals], daemon: Daemon) -> None:
+    async for number in signals:
+        logs.event("daemon.stopping", signal=number.name)
+        daemon.stop()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

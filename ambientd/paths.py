@@ -1,0 +1,98 @@
+"""The folders a daemon uses, checked before anything else is opened in them.
+
+Whoever else can write to the root could plant files under it, so a root that is not ours alone to
+write is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ambientd import __version__
+from ambientd.errors import AlreadyRunningError, RootError
+
+LOCK_NAME = ".ambientd.lock"
+
+
+def prepare_root(root: Path) -> None:
+    """Create the sessions folder if need be and check that it is ours alone to write.
+
+    Raises:
+        RootError: it cannot be created, read or written, or belongs to somebody else.
+    """
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = root.stat()
+    except OSError as error:
+        raise RootError(
+            f"cannot use {root}: {error.strerror}", "choose another folder with --root"
+        ) from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise RootError(f"{root} is no folder", "choose another with --root")
+    if status.st_uid != os.getuid():
+        raise RootError(
+            f"{root} belongs to user {status.st_uid}", "choose a folder of your own with --root"
+        )
+    if status.st_mode & 0o022:
+        raise RootError(f"others can write to {root}", f"chmod go-w '{root}'")
+    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        raise RootError(f"cannot read and write {root}", f"chmod u+rwx '{root}'")
+
+
+def prepare_private_folder(folder: Path) -> None:
+    """Create a folder of mode 0700 for the socket or for remembered state.
+
+    Raises:
+        RootError: it cannot be created, or others could replace what is in it.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        raise RootError(f"cannot use {folder}: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise RootError(f"{folder} is not a folder of your own")
+    if status.st_mode & 0o022:
+        raise RootError(f"others can write to {folder}", f"chmod go-w '{folder}'")
+
+
+@contextmanager
+def locked_root(root: Path, socket_path: str) -> Iterator[None]:
+    """Hold the root for this daemon's life; the lock file says who holds it.
+
+    Raises:
+        AlreadyRunningError: another daemon holds it.
+    """
+    path = root / LOCK_NAME
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise RootError(f"cannot open {path}: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = _holder(fd)
+            raise AlreadyRunningError(
+                f"another ambientd{holder} serves {root}", "stop it first, or use another --root"
+            ) from None
+        body = {"pid": os.getpid(), "socket": socket_path, "version": __version__}
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(body).encode("ascii") + b"\n", 0)
+        # The file stays: removing it would let a third daemon lock a new one beside a waiting one.
+        yield
+    finally:
+        os.close(fd)
+
+
+def _holder(fd: int) -> str:
+    try:
+        return f" (pid {json.loads(os.pread(fd, 4096, 0))['pid']})"
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,259 @@
+"""One session while it is recorded: a capture child, a transcriber, the session they fill.
+
+The capture child opens the microphone first; only when audio arrives is a session created, so a
+microphone that cannot be opened leaves nothing behind. From then on capture goes on whatever
+happens to the transcriber.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from ambientd import child, finishing, logs, units
+from ambientd.audio import wav
+from ambientd.errors import CaptureError
+from ambientd.speech.supervisor import Span, Track, Transcriber
+from ambientd.store import layout
+from ambientd.store.session import Session, create
+
+CAPTURE_MODULE = "ambientd.audio.capture"
+
+ROOM = "room"
+"""The microphone's track."""
+
+OPEN_TIMEOUT_S = 15.0
+"""Audio servers that are waking up take seconds; beyond this the device is stuck."""
+
+CLOSE_TIMEOUT_S = 10.0
+"""A capture child that has not closed its files by then is killed and its files are mended."""
+
+
+async def open_recording(
+    root: Path,
+    source: dict[str, Any],
+    *,
+    name: str | None,
+    model: str | None,
+    worker_config: dict[str, Any] | None,
+) -> Recording:
+    """Open the microphone and create the session; the caller runs the result.
+
+    Args:
+        root: the sessions folder.
+        source: what the capture child shall open.
+        name: the session's name, or None.
+        model: the speech model's name; None when the session is not to be transcribed.
+        worker_config: what a transcriber worker is told first; None as above.
+
+    Raises:
+        AmbientError: it could not be started; nothing was created.
+    """
+    capture = await child.start(CAPTURE_MODULE)
+    try:
+        opened = await _open_input(capture, source)
+        started_at = datetime.datetime.fromtimestamp(opened["started_at_ns"] / 1e9).astimezone()
+        track = {"device": opened["device"], "rate_hz": opened["rate_hz"], "channels": 1}
+        session = create(
+            root,
+            name=name,
+            started_at=started_at,
+            model=model,
+            tracks={ROOM: track},
+            basis="record",
+        )
+    except BaseException:
+        await capture.end(CLOSE_TIMEOUT_S)
+        raise
+    return Recording(capture, session, worker_config)
+
+
+async def _open_input(capture: child.Child, source: dict[str, Any]) -> dict[str, Any]:
+    await capture.send("open", source=source)
+    with anyio.move_on_after(OPEN_TIMEOUT_S):
+        async for event in capture.events():
+            if event["event"] == "fault":
+                raise CaptureError(event["message"], event["hint"], code=event["code"])
+            return event
+        raise CaptureError("the capture process ended before it opened the input")
+    raise CaptureError(
+        f"the input did not open within {OPEN_TIMEOUT_S:g} s", "is the audio server running?"
+    )
+
+
+class Recording:
+    """Records one session and finishes it.
+
+    Attributes:
+        session: the session being filled.
+        device: the input's name.
+        rate_hz: the input's rate.
+        transcriber: the transcriber, None when the session is not to be transcribed.
+        progress: what the capture child last said of its progress.
+        state: ``recording``, ``closing`` or ``finishing``.
+        why_ended: why it stopped, for people.
+        warning: what is wrong at the moment, or an empty string.
+        started_s: when it began, on the event loop's clock.
+        turns: how many turns are published.
+        last_turn_s: when the last one was, on the event loop's clock.
+        closed: set when nothing is recorded any more.
+        done: set when there is nothing left to do for the session in this daemon's life.
+    """
+
+    def __init__(
+        self, capture: child.Child, session: Session, worker_config: dict[str, Any] | None
+    ) -> None:
+        self.session = session
+        self.device: str = session.meta["tracks"][ROOM]["device"]
+        self.rate_hz: int = session.meta["tracks"][ROOM]["rate_hz"]
+        self.transcriber: Transcriber | None = None
+        self.progress: dict[str, Any] = {"frames": 0, "spool_frames": 0, "lost_frames": 0}
+        self.state = "recording"
+        self.why_ended = ""
+        self.warning = ""
+        self.started_s = anyio.current_time()
+        self.turns = 0
+        self.last_turn_s: float | None = None
+        self.closed = anyio.Event()
+        self.done = anyio.Event()
+        self._capture = capture
+        self._stop = anyio.Event()
+        if worker_config is not None:
+            track = Track(session.audio_path / layout.spool(ROOM))
+            self.transcriber = Transcriber(worker_config, {ROOM: track}, self._publish, self._skip)
+
+    @property
+    def captured_ms(self) -> int:
+        """Length of what is on disk."""
+        return units.frames_to_ms(self.progress["frames"], self.rate_hz)
+
+    @property
+    def lag_ms(self) -> int | None:
+        """Captured position less what is published or silent; None without a transcriber."""
+        if self.transcriber is None:
+            return None
+        return max(0, self.captured_ms - self.transcriber.tracks[ROOM].position_ms)
+
+    def stop(self, why: str) -> None:
+        """End the recording; returns at once."""
+        if not self._stop.is_set():
+            self.why_ended = why
+            self._stop.set()
+
+    async def run(self, seconds: float | None) -> None:
+        """Record until stopped, then finish the session.
+
+        Args:
+            seconds: stop by itself after so long; None to go on.
+        """
+        session = self.session
+        logs.event("session.started", id=session.id, device=self.device, rate_hz=self.rate_hz)
+        try:
+            async with anyio.create_task_group() as group:
+                if self.transcriber is not None:
+                    group.start_soon(finishing.transcribe, self.transcriber, session)
+                await self._record(seconds)
+                await finishing.close_session(session, ROOM, self.captured_ms)
+                self.state = "finishing"
+                logs.event("session.closed", id=session.id, why=self.why_ended)
+                self.closed.set()
+                if self.transcriber is not None:
+                    self.transcriber.finish(ROOM)
+            if self.transcriber is not None and self.transcriber.state == "drained":
+                await finishing.complete(session, [ROOM])
+        finally:
+            await self._capture.end(CLOSE_TIMEOUT_S)
+            session.release()
+            self.closed.set()
+            self.done.set()
+
+    async def _record(self, seconds: float | None) -> None:
+        await self._capture.send(
+            "begin",
+            folder=str(self.session.audio_path),
+            track=ROOM,
+            spool=self.transcriber is not None,
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._order_stop)
+            if seconds is not None:
+                group.start_soon(self._stop_after, seconds)
+            closed_well = await self._follow()
+            group.cancel_scope.cancel()
+        await self._capture.end(CLOSE_TIMEOUT_S)
+        if not closed_well:
+            await self._mend()
+
+    async def _order_stop(self) -> None:
+        await self._stop.wait()
+        self.state = "closing"
+        await self._capture.send("stop")
+        await anyio.sleep(CLOSE_TIMEOUT_S)
+        logs.event("capture.stuck", level=logging.ERROR, pid=self._capture.pid)
+        await self._capture.end(0)
+
+    async def _stop_after(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        self.stop(f"{seconds:g} s were asked for")
+
+    async def _follow(self) -> bool:
+        """Take the capture child's events until it ends; True if it closed its files."""
+        async for event in self._capture.events():
+            kind = event["event"]
+            if kind in ("progress", "closed"):
+                self.progress.update(event)
+                if self.transcriber is not None:
+                    self.transcriber.add_frames(ROOM, event["spool_frames"])
+                if kind == "closed":
+                    return True
+            elif kind == "gap":
+                await self._note_gap(event)
+            elif kind == "disk":
+                self.warning = "" if event["state"] == "ok" else event["message"]
+                logs.event("capture.disk", level=logging.WARNING, state=event["state"])
+            elif kind == "ended":
+                self.stop(event["message"])
+            elif kind == "fault":
+                self.why_ended = event["message"]
+        return False
+
+    async def _mend(self) -> None:
+        """Make what a capture child left behind playable."""
+        self.why_ended = self.why_ended or "the capture process ended unexpectedly"
+        logs.event("capture.lost", level=logging.ERROR, id=self.session.id, why=self.why_ended)
+        native = self.session.audio_path / layout.native_wav(ROOM)
+        self.progress["frames"] = await anyio.to_thread.run_sync(wav.repair, native)
+        if self.transcriber is not None:
+            spool = self.session.audio_path / layout.spool(ROOM)
+            frames = spool.stat().st_size // units.SAMPLE_BYTES
+            self.transcriber.add_frames(ROOM, frames)
+        await finishing.note(
+            self.session, "capture_lost", track=ROOM, end_ms=self.captured_ms, reason=self.why_ended
+        )
+
+    async def _note_gap(self, event: dict[str, Any]) -> None:
+        start_ms, end_ms = event["start_ms"], event["end_ms"]
+        if self.transcriber is not None:
+            self.transcriber.add_hole(ROOM, start_ms, end_ms)
+        logs.event("capture.gap", level=logging.WARNING, start_ms=start_ms, end_ms=end_ms)
+        await finishing.note(
+            self.session,
+            "gap",
+            track=ROOM,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            reason=event["reason"],
+        )
+
+    async def _publish(self, turn: dict[str, Any]) -> None:
+        await finishing.insist(self.session.publish, turn)
+        self.turns += 1
+        self.last_turn_s = anyio.current_time()
+
+    async def _skip(self, span: Span, why: str) -> None:
+        await finishing.note_skipped(self.session, span, why)

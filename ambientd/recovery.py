@@ -1,0 +1,203 @@
+"""Finishes what an earlier daemon left behind.
+
+A crash leaves a session without transcript.md, with our mark, audio, and a lock that nobody holds.
+Its audio is mended, what was not yet transcribed is transcribed, and it is marked as recovered. It
+is finished, not continued. Every other folder is left alone, byte for byte.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from subprocess import CalledProcessError
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from ambientd import finishing, logs, units
+from ambientd.audio import wav
+from ambientd.errors import AmbientError, StoreError
+from ambientd.speech.supervisor import Span, Track, Transcriber
+from ambientd.store import layout
+from ambientd.store import session as sessions
+from ambientd.store.session import Session
+
+TRACKS = ("room", "call")
+
+CAPTURE_END_TIMEOUT_S = 10.0
+"""A capture child outlives its daemon by moments: it closes its files when its stdin closes."""
+
+WARM_MS = 1000
+"""Audio before the resume position that the VAD wants to hear."""
+
+
+def unfinished(root: Path) -> list[Path]:
+    """Return the folders that recovery may finish, oldest first."""
+    found = []
+    for path in sorted(root.iterdir()):
+        if path.is_symlink() or not path.is_dir() or (path / layout.TRANSCRIPT).exists():
+            continue
+        if sessions.read_own_meta(path) is not None and _tracks(path):
+            found.append(path)
+    return found
+
+
+def _tracks(path: Path) -> list[str]:
+    audio = path / layout.AUDIO
+    return [
+        track
+        for track in TRACKS
+        if any(
+            (audio / name).is_file() and not (audio / name).is_symlink()
+            for name in (layout.native_wav(track), layout.final_wav(track))
+        )
+    ]
+
+
+class Recovery:
+    """Works through the unfinished sessions while nothing is being recorded.
+
+    Attributes:
+        waiting: sessions still to be finished.
+        current: the one in hand.
+        transcriber: its transcriber.
+        interrupted: ids of sessions that were being recorded when their daemon died.
+    """
+
+    def __init__(self, worker_config: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        self.waiting: list[Path] = []
+        self.current: str | None = None
+        self.transcriber: Transcriber | None = None
+        self.interrupted: list[str] = []
+        self._worker_config = worker_config
+        self._free = anyio.Event()
+        self._free.set()
+        self._scope: anyio.CancelScope | None = None
+
+    def pause(self) -> None:
+        """Stop at once, because a recording needs the processor; nothing done is lost."""
+        if self._free.is_set():
+            self._free = anyio.Event()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def resume(self) -> None:
+        """Go on."""
+        self._free.set()
+
+    async def run(self, root: Path) -> None:
+        """Finish every unfinished session."""
+        self.waiting = await anyio.to_thread.run_sync(unfinished, root)
+        # The audio first, of all of them: it is quick, and a person may want to hear it.
+        for path in list(self.waiting):
+            await self._guarded(path, self._mend)
+        while self.waiting:
+            await self._free.wait()
+            with anyio.CancelScope() as self._scope:
+                await self._guarded(self.waiting[0], self._transcribe)
+            self.current = self.transcriber = None
+            if not self._scope.cancelled_caught:
+                self.waiting.pop(0)
+
+    async def _guarded(self, path: Path, work: Callable[[Session], Awaitable[None]]) -> None:
+        try:
+            session = await anyio.to_thread.run_sync(sessions.reopen, path)
+        except StoreError as error:
+            logs.event("recovery.skipped", id=path.name, reason=error.message)
+            return
+        try:
+            await work(session)
+        except (OSError, AmbientError, ValueError, LookupError, CalledProcessError) as error:
+            # One broken folder must not keep the others from being finished.
+            logs.event("recovery.failed", level=logging.ERROR, id=path.name, reason=str(error))
+        finally:
+            session.release()
+
+    async def _mend(self, session: Session) -> None:
+        for track in _tracks(session.path):
+            native = session.audio_path / layout.native_wav(track)
+            crashed = native.exists()
+            if not crashed and session.meta.get("ended_at") is not None:
+                continue
+            audio = native if crashed else session.audio_path / layout.final_wav(track)
+            await _wait_for_capture(audio)
+            frames = await anyio.to_thread.run_sync(wav.repair, audio)
+            rate_hz = int(session.meta["tracks"][track]["rate_hz"])
+            duration_ms = units.frames_to_ms(frames, rate_hz)
+            session.meta["recovered"] = True
+            await finishing.note(session, "recovered", track=track, end_ms=duration_ms)
+            await finishing.close_session(session, track, duration_ms)
+            logs.event("session.recovered", id=session.id, duration_ms=duration_ms)
+            if session.id not in self.interrupted:
+                self.interrupted.append(session.id)
+
+    async def _transcribe(self, session: Session) -> None:
+        if session.meta.get("model") is None:
+            return  # it was asked for without text
+        self.current = session.id
+        config = await self._worker_config()
+        tracks = {}
+        for name in _tracks(session.path):
+            tracks[name] = await _open_track(session, name)
+
+        async def publish(turn: dict[str, Any]) -> None:
+            await finishing.insist(session.publish, turn)
+
+        async def skip(span: Span, why: str) -> None:
+            await finishing.note_skipped(session, span, why)
+
+        self.transcriber = Transcriber(config, tracks, publish, skip)
+        await finishing.transcribe(self.transcriber, session)
+        if self.transcriber.state == "drained":
+            await finishing.complete(session, tracks)
+
+
+async def _open_track(session: Session, name: str) -> Track:
+    resume_ms = await anyio.to_thread.run_sync(checkpoint_ms, session.path, name)
+    spool = session.audio_path / layout.spool(name)
+    recording = session.audio_path / layout.final_wav(name)
+    from_ms = max(0, resume_ms - WARM_MS)
+    # Made anew from the recording, which is the truth: what a crash left of the spool may be
+    # shorter or torn.
+    result = await anyio.run_process(
+        [sys.executable, "-m", "ambientd.audio.respool", str(recording), str(spool), str(from_ms)]
+    )
+    frames = int(json.loads(result.stdout)["spool_frames"])
+    return Track(spool, resume_ms=resume_ms, frames=frames, finished=True)
+
+
+def checkpoint_ms(path: Path, track: str) -> int:
+    """Return where transcription of a track goes on: behind its last published or skipped turn."""
+    best = 0
+    for name in (layout.RAW, layout.EVENTS):
+        try:
+            data = (path / name).read_bytes()
+        except FileNotFoundError:
+            continue
+        for line in data[: data.rfind(b"\n") + 1].split(b"\n"):
+            record = json.loads(line) if line.strip() else {}
+            if record.get("track") == track and record.get("kind", "skipped") == "skipped":
+                best = max(best, int(record["end_ms"]))
+    return best
+
+
+async def _wait_for_capture(native: Path) -> None:
+    """Wait until no capture child holds a file; one that never lets go is not waited for."""
+    fd = os.open(native, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with anyio.move_on_after(CAPTURE_END_TIMEOUT_S):
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    await anyio.sleep(0.05)
+                else:
+                    return
+    finally:
+        os.close(fd)

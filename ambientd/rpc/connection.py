@@ -1,0 +1,123 @@
+"""One connection: lines in, answers out in the order of the requests.
+
+Only a method marked ``waits`` runs beside the others. Until a client attaches it may use control
+methods and MCP methods alike; from then on it sees MCP methods only, so no MCP client can start a
+recording.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from ambientd import __version__, logs, wire
+from ambientd.errors import AmbientError, RefusedError
+from ambientd.rpc.outbox import Outbox, StalledError
+from ambientd.rpc.service import Service
+
+READ_BYTES = 64 << 10
+
+
+class Connection:
+    """Serves one accepted stream until its end."""
+
+    def __init__(self, stream: anyio.abc.SocketStream, service: Service) -> None:
+        self._stream = stream
+        self._service = service
+        self._outbox = Outbox(stream)
+        self._attached = False
+
+    async def serve(self) -> None:
+        """Answer everything the client sends; returns when it has gone or stalls."""
+        try:
+            async with anyio.create_task_group() as sending:
+                sending.start_soon(self._outbox.run)
+                async with anyio.create_task_group() as waiting:
+                    await self._read(waiting)
+                # The client has closed its side; what it asked for is still delivered.
+                self._outbox.close()
+        except* StalledError:
+            logs.event("connection.stalled", level=logging.WARNING)
+        except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the client went away with answers under way
+        finally:
+            await anyio.aclose_forcefully(self._stream)
+
+    async def _read(self, waiting: anyio.abc.TaskGroup) -> None:
+        splitter = wire.LineSplitter()
+        while True:
+            await self._outbox.wait_for_room()
+            try:
+                data = await self._stream.receive(READ_BYTES)
+            except anyio.EndOfStream:
+                last = splitter.finish()
+                if last is not None:
+                    await self._take(last, waiting)
+                return
+            for line in splitter.feed(data):
+                await self._take(line, waiting)
+                await self._outbox.wait_for_room()
+
+    async def _take(self, line: bytes, waiting: anyio.abc.TaskGroup) -> None:
+        try:
+            request = wire.decode(line)
+        except wire.Fault as fault:
+            self._outbox.put(wire.encode(wire.error(fault)))
+            return
+        if request is None:
+            return
+        if not request.is_notification and self._service.waits(request.method):
+            waiting.start_soon(self._answer, request)
+        else:
+            await self._answer(request)
+
+    async def _answer(self, request: wire.Request) -> None:
+        if request.method.startswith("ambient/"):
+            answer = await self._control(request)
+            if answer is not None and not request.is_notification:
+                self._outbox.put(wire.encode(answer))
+            return
+        data = await self._service.mcp(request)
+        if data is not None:
+            self._outbox.put(data)
+
+    async def _control(self, request: wire.Request) -> dict[str, Any] | None:
+        try:
+            if request.method == "ambient/attach" and not self._attached:
+                value = self._attach(request)
+            elif self._attached:
+                # To an attached client these methods do not exist.
+                raise wire.Fault(wire.METHOD_NOT_FOUND, f"unknown method {request.method}")
+            else:
+                value = await self._service.control(request)
+        except wire.Fault as fault:
+            fault.id = request.id
+            return wire.error(fault)
+        except AmbientError as error:
+            code = wire.REFUSED if isinstance(error, RefusedError) else wire.FAILED
+            data = {"code": error.code, "hint": error.hint}
+            return wire.error(wire.Fault(code, error.message, request.id, data))
+        except Exception:  # noqa: BLE001 - the boundary: a defect in one method ends one request
+            logs.event("request.failed", level=logging.ERROR, exc_info=True, method=request.method)
+            return wire.error(wire.Fault(wire.INTERNAL_ERROR, "internal error", request.id))
+        return wire.result(request.id, value)
+
+    def _attach(self, request: wire.Request) -> dict[str, Any]:
+        params = request.params
+        if not isinstance(params, dict):
+            raise wire.Fault(wire.INVALID_PARAMS, "ambient/attach: `params` must be an object")
+        self._attached = True
+        logs.event(
+            "client.attached",
+            level=logging.DEBUG,
+            client=params.get("client"),
+            version=params.get("version"),
+        )
+        return {
+            "version": __version__,
+            "root": str(self._service.root),
+            "toolsets": list(self._service.toolsets),
+        }

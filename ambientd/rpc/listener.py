@@ -1,0 +1,160 @@
+"""Binds the daemon's Unix socket and accepts connections on it.
+
+The caller holds the root's lock. A socket file that is left over is removed only after a connection
+to it was refused and it is known to be a socket of this user: a live daemon is never evicted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+import stat
+import struct
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import anyio.abc
+from anyio.abc import SocketAttribute
+
+from ambientd import logs, paths, wire
+from ambientd.errors import AlreadyRunningError, RootError, SocketError
+from ambientd.rpc.connection import Connection
+from ambientd.rpc.service import Service
+
+MAX_CONNECTIONS = 256
+BACKLOG = 128
+
+
+@contextlib.asynccontextmanager
+async def listening(candidates: list[str]) -> AsyncIterator[tuple[anyio.abc.SocketListener, str]]:
+    """Bind the first candidate that may be bound; removes the socket file at the end.
+
+    Yields:
+        The listener and the path it listens on.
+
+    Raises:
+        AlreadyRunningError: a daemon answers there.
+        SocketError: none can be bound.
+    """
+    bound, path = _bind_first(candidates)
+    made = os.lstat(path)
+    bound.setblocking(False)
+    try:
+        listener = await anyio.abc.SocketListener.from_socket(bound)
+        async with listener:
+            yield listener, path
+    finally:
+        bound.close()
+        with contextlib.suppress(OSError):
+            now = os.lstat(path)
+            if (now.st_dev, now.st_ino) == (made.st_dev, made.st_ino):
+                os.unlink(path)
+
+
+def _bind_first(candidates: list[str]) -> tuple[socket.socket, str]:
+    problems = []
+    for path in candidates:
+        try:
+            paths.prepare_private_folder(Path(path).parent)
+            return _bind(path), path
+        except AlreadyRunningError:
+            raise
+        except (SocketError, RootError) as error:
+            problems.append(error)
+    first = problems[0]
+    raise SocketError(first.message, first.hint or "set AMBIENT_SOCKET to another path")
+
+
+def _bind(path: str) -> socket.socket:
+    if len(os.fsencode(path)) > wire.MAX_SOCKET_PATH_BYTES:
+        raise SocketError(
+            f"socket path too long ({len(os.fsencode(path))} bytes, at most "
+            f"{wire.MAX_SOCKET_PATH_BYTES}): {path}",
+            "set AMBIENT_SOCKET to a shorter path",
+        )
+    _remove_dead_socket(path)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Created 0600 whatever the umask: chmod afterwards would leave a moment in between.
+        mask = os.umask(0o177)
+        try:
+            bound.bind(path)
+        finally:
+            os.umask(mask)
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise SocketError(f"cannot bind {path}: {error.strerror}") from None
+    return bound
+
+
+def _remove_dead_socket(path: str) -> None:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SocketError(f"cannot use {path}: {error.strerror}") from None
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.getuid():
+        raise SocketError(f"{path} exists and is no socket of yours", "move it away")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(2.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return
+            # A full backlog or a stopped daemon: somebody is there.
+        raise AlreadyRunningError(
+            f"another ambientd answers on {path}", "stop it first, or set AMBIENT_SOCKET"
+        )
+
+
+async def serve(listener: anyio.abc.SocketListener, service: Service) -> None:
+    """Accept connections until cancelled."""
+    open_connections = 0
+
+    async def handle(stream: anyio.abc.SocketStream) -> None:
+        nonlocal open_connections
+        if not _is_own_user(stream):
+            logs.event("connection.refused", level=logging.WARNING, reason="other user")
+            await anyio.aclose_forcefully(stream)
+            return
+        if open_connections >= MAX_CONNECTIONS:
+            await _turn_away(stream)
+            return
+        open_connections += 1
+        try:
+            await Connection(stream, service).serve()
+        finally:
+            open_connections -= 1
+
+    await listener.serve(handle)
+
+
+def _is_own_user(stream: anyio.abc.SocketStream) -> bool:
+    raw = stream.extra(SocketAttribute.raw_socket)
+    if sys.platform == "linux":
+        credentials = raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _pid, uid, _gid = struct.unpack("3i", credentials)
+        return bool(uid == os.getuid())
+    # macOS: LOCAL_PEERCRED (sys/un.h) gives a struct xucred: version, then the uid.
+    credentials = raw.getsockopt(0, 1, 76)
+    return bool(struct.unpack_from("Ii", credentials)[1] == os.getuid())
+
+
+async def _turn_away(stream: anyio.abc.SocketStream) -> None:
+    fault = wire.Fault(
+        wire.TOO_MANY_CONNECTIONS, f"more than {MAX_CONNECTIONS} connections; close some"
+    )
+    with anyio.move_on_after(1), contextlib.suppress(anyio.BrokenResourceError):
+        await stream.send(wire.encode(wire.error(fault)))
+    await anyio.aclose_forcefully(stream)

@@ -1,0 +1,87 @@
+"""What a connection can ask for: the control methods, and MCP over the sessions folder."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from ambientd import mcp, wire
+
+DEADLINE_S = 5.0
+"""How long a tool may take before its caller is told that it timed out."""
+
+MAX_DISK_THREADS = 8
+"""Threads that may hang on a slow disk at once; further requests time out waiting."""
+
+Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlMethod:
+    """One control method.
+
+    Attributes:
+        run: takes the params object, returns the result object.
+        waits: it may take long and must not hold up later requests of its connection.
+    """
+
+    run: Handler
+    waits: bool = False
+
+
+class Service:
+    """Answers requests, whichever connection they came from."""
+
+    toolsets = ("sessions",)
+
+    def __init__(self, root: Path, methods: Mapping[str, ControlMethod]) -> None:
+        self.root = root
+        self._methods = methods
+        self._disk = anyio.CapacityLimiter(MAX_DISK_THREADS)
+
+    def waits(self, method: str) -> bool:
+        """Tell whether a method runs beside the requests after it."""
+        known = self._methods.get(method)
+        return known is not None and known.waits
+
+    async def control(self, request: wire.Request) -> dict[str, Any]:
+        """Run a control method.
+
+        Raises:
+            wire.Fault: there is no such method, or its params are wrong.
+            AmbientError: it was refused or failed.
+        """
+        method = self._methods.get(request.method)
+        if method is None:
+            raise wire.Fault(wire.METHOD_NOT_FOUND, f"unknown method {request.method}")
+        params = {} if request.params is None else request.params
+        if not isinstance(params, dict):
+            raise wire.Fault(wire.INVALID_PARAMS, f"{request.method}: `params` must be an object")
+        return await method.run(params)
+
+    async def mcp(self, request: wire.Request) -> bytes | None:
+        """Answer an MCP request, encoded; None for a notification.
+
+        What reads the disk runs in a thread and is left behind at its deadline: a stuck disk must
+        not take the other connections with it.
+        """
+        if not mcp.reads_disk(request):
+            return _encoded(request, self.root)
+        with anyio.move_on_after(DEADLINE_S):
+            return await anyio.to_thread.run_sync(
+                _encoded, request, self.root, abandon_on_cancel=True, limiter=self._disk
+            )
+        if request.is_notification:
+            return None
+        late = mcp.tool_failure(f"timed out after {DEADLINE_S:g} s")
+        return wire.encode(wire.result(request.id, late))
+
+
+def _encoded(request: wire.Request, root: Path) -> bytes | None:
+    answer = mcp.answer(request, root)
+    return None if answer is None else wire.encode(answer)

@@ -1,0 +1,142 @@
+"""Containment: directories as open descriptors, and files below them that are what they seem.
+
+Nothing below the root is ever opened by a joined path. Links are not followed, and what was opened
+is checked on its own descriptor, so that a swap between check and use changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ambientd.errors import StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a FIFO would wait for its writer.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class RefusedFileError(StoreError):
+    """A name that is there and is no regular file, or no real directory."""
+
+    code = "refused_file"
+
+
+class Folder:
+    """An open directory. Use it in a ``with`` block.
+
+    Attributes:
+        fd: its descriptor.
+        path: what people know it as; only for messages and rows.
+    """
+
+    def __init__(self, fd: int, path: str) -> None:
+        self.fd = fd
+        self.path = path
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self.fd)
+
+    def subfolder(self, name: str) -> Folder | None:
+        """Open a directory below this one.
+
+        Returns:
+            The folder; None if there is nothing of that name.
+
+        Raises:
+            RefusedFileError: it is a link, or no directory.
+            StoreError: it may not be opened.
+        """
+        path = os.path.join(self.path, name)
+        try:
+            return Folder(os.open(name, _DIRECTORY, dir_fd=self.fd), path)
+        except (FileNotFoundError, UnicodeEncodeError):
+            return None  # a name that the filesystem cannot even spell is not there
+        except OSError as error:
+            if self.is_there(name) and not self.is_folder(name):
+                raise RefusedFileError(f"refusing symlink {path}") from None
+            raise StoreError(f"cannot open {path}: {error.strerror}") from None
+
+    def read(self, name: str) -> bytes | None:
+        """Return a regular file's content; None if there is nothing of that name.
+
+        Raises:
+            RefusedFileError: it is anything but a regular file.
+            StoreError: it may not be read.
+        """
+        path = os.path.join(self.path, name)
+        try:
+            fd = os.open(name, _FILE, dir_fd=self.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if self.is_there(name) and not self.is_file(name):
+                raise RefusedFileError(f"refusing symlink {path}") from None
+            raise StoreError(f"cannot read {path}: {error.strerror}") from None
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise RefusedFileError(f"refusing symlink {path}")
+            with open(fd, "rb", closefd=False) as file:
+                return file.read()
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error.strerror}") from None
+        finally:
+            os.close(fd)
+
+    def status(self, name: str) -> os.stat_result | None:
+        """Return what a name itself is, links not followed; None if there is nothing."""
+        try:
+            return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        except (OSError, ValueError):  # ValueError: a name with a NUL
+            return None
+
+    def is_there(self, name: str) -> bool:
+        """Tell whether there is anything of that name."""
+        return self.status(name) is not None
+
+    def is_file(self, name: str) -> bool:
+        """Tell whether a name is a regular file."""
+        status = self.status(name)
+        return status is not None and stat.S_ISREG(status.st_mode)
+
+    def is_folder(self, name: str) -> bool:
+        """Tell whether a name is a real directory."""
+        status = self.status(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def names(self) -> list[str]:
+        """Return the names in this directory, in no order."""
+        try:
+            return os.listdir(self.fd)
+        except OSError as error:
+            raise StoreError(f"cannot list {self.path}: {error.strerror}") from None
+
+
+def open_root(path: str) -> Folder | None:
+    """Open the sessions folder; it may itself be a link.
+
+    Returns:
+        The folder; None if there is none yet.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+    try:
+        resolved = os.path.realpath(path)
+        return Folder(os.open(resolved, _DIRECTORY), resolved)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot open {path}: {error.strerror}") from None

@@ -1,0 +1,260 @@
+"""Reading sessions: which there are, in what state each is, and what was said.
+
+The one body of code behind the MCP tools, the command line and transcript.md, so that they cannot
+disagree.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ambientd.errors import StoreError
+from ambientd.store import edits, layout, turns
+from ambientd.store.folder import Folder, open_root
+from ambientd.store.turns import Line
+
+LIVE_WITHIN_S = 10.0
+"""An open capture touches its native file at least every 5 s."""
+
+
+class Summary(NamedTuple):
+    """One row of the tool ``sessions``, its members in the order in which they are written."""
+
+    id: str
+    dir: str
+    name: str | None
+    started_at: str | None
+    duration_s: float | None
+    transcribed: bool
+    live: bool
+    transcribing: bool
+    error: str | None
+
+
+class NoSessionError(StoreError):
+    """There is no session of that name."""
+
+    code = "no_session"
+
+
+def is_live(session: Folder, now_s: float | None = None) -> bool:
+    """Tell whether a session is being recorded: its room capture is open and growing."""
+    audio = _audio(session)
+    if audio is None:
+        return False
+    with audio:
+        name = layout.native_wav("room")
+        status = audio.status(name)
+        if status is None or not audio.is_file(name):
+            return False
+        age_s = (time.time() if now_s is None else now_s) - status.st_mtime
+        return 0 <= age_s <= LIVE_WITHIN_S
+
+
+def is_transcribing(session: Folder) -> bool:
+    """Tell whether the session's lock names a process that lives."""
+    try:
+        pid = int((session.read(layout.LOCK) or b"").decode("ascii"))
+        if pid <= 0:
+            return False
+        os.kill(pid, 0)
+    except PermissionError:
+        return True  # somebody else's process, but a process
+    except (StoreError, ValueError, OverflowError, ProcessLookupError):
+        return False
+    return True
+
+
+def is_done(session: Folder) -> bool:
+    """Tell whether the session has its transcript.md."""
+    return session.is_there(layout.TRANSCRIPT)
+
+
+def state(session: Folder) -> str:
+    """Return ``live``, ``transcribing``, ``done`` or ``pending``; the first that fits."""
+    if is_live(session):
+        return "live"
+    if is_transcribing(session):
+        return "transcribing"
+    return "done" if is_done(session) else "pending"
+
+
+class Overview(NamedTuple):
+    """What the tool ``status`` says.
+
+    Attributes:
+        live: name of the session being recorded, the last by name if there are several.
+        awaiting_transcript: how many pending sessions hold a finished recording.
+        sessions: how many sessions there are: as many as ``summaries`` lists.
+    """
+
+    live: str | None
+    awaiting_transcript: int
+    sessions: int
+
+
+def summaries(root: str) -> list[Summary]:
+    """Return a row for each session, newest first by its start as an instant.
+
+    Sessions without a start that can be read come last, by name, the greatest first.
+    """
+    rows = [_summary(session, name) for name, session in _sessions(root)]
+    rows.sort(key=lambda row: (_instant(row.started_at), row.id), reverse=True)
+    return rows
+
+
+def overview(root: str) -> Overview:
+    """Count the sessions and find the one being recorded."""
+    live, awaiting, count = None, 0, 0
+    for name, session in _sessions(root):
+        count += 1
+        now = state(session)
+        if now == "live":
+            live = max(live or name, name)
+        awaiting += now == "pending" and _has_recording(session)
+    return Overview(live, awaiting, count)
+
+
+def open_session(root: str, session_id: str) -> Folder:
+    """Open a session for reading.
+
+    Raises:
+        NoSessionError: there is none, or the name is no session's.
+        StoreError: it is a link, or may not be opened.
+    """
+    if not layout.is_session_id(session_id):
+        raise NoSessionError(f"no session {session_id!r}: an id is a single folder name")
+    top = open_root(root)
+    session = None
+    if top is not None:
+        with top:
+            session = top.subfolder(session_id)
+    if session is None:
+        raise NoSessionError(f"no session {session_id}")
+    return session
+
+
+def transcript_appended(session: Folder, verbatim: bool = False) -> list[Line]:
+    """Return the turns in the order in which they were published: what a cursor counts.
+
+    Args:
+        session: the opened session.
+        verbatim: whether to leave the edits out.
+
+    Raises:
+        StoreError: a log is refused, or a complete line of it does not parse.
+    """
+    data = session.read(layout.RAW)
+    lines = [] if data is None else turns.parse(data, os.path.join(session.path, layout.RAW))
+    if verbatim:
+        return lines
+    edited = session.read(layout.EDITS)
+    if edited is None:
+        return lines
+    path = os.path.join(session.path, layout.EDITS)
+    return edits.fold(lines, [edit for _, edit in turns.records(edited, path)])
+
+
+def transcript(root: str, session_id: str, verbatim: bool = False) -> list[Line]:
+    """Return the turns in the order in which people read them, by start.
+
+    Raises:
+        StoreError: there is no such session, or a log of it cannot be read.
+    """
+    with open_session(root, session_id) as session:
+        return sorted(transcript_appended(session, verbatim), key=lambda line: line.start_ms)
+
+
+def _sessions(root: str) -> Iterator[tuple[str, Folder]]:
+    """Yield each session, opened until the next one is asked for.
+
+    A session is a real directory that holds a session.json or a capture that is growing; links are
+    passed over. Both tools that enumerate use this, so they always agree.
+    """
+    top = open_root(root)
+    if top is None:
+        return
+    with top:
+        for name in top.names():
+            session = _subfolder(top, name)
+            if session is not None:
+                with session:
+                    if session.is_there(layout.SESSION) or is_live(session):
+                        yield name, session
+
+
+def _subfolder(folder: Folder, name: str) -> Folder | None:
+    """Open a real directory; None for anything else."""
+    try:
+        return folder.subfolder(name)
+    except StoreError:
+        return None
+
+
+def _audio(session: Folder) -> Folder | None:
+    return _subfolder(session, layout.AUDIO)
+
+
+def _has_recording(session: Folder) -> bool:
+    audio = _audio(session)
+    if audio is None:
+        return False
+    with audio:
+        return any(name.endswith(".wav") and audio.is_file(name) for name in audio.names())
+
+
+def _summary(session: Folder, name: str) -> Summary:
+    meta: dict[str, Any] = {}
+    error = None
+    try:
+        meta = _meta(session)
+        for log in (layout.RAW, layout.EDITS):
+            if session.is_there(log) and not session.is_file(log):
+                raise StoreError(f"refusing symlink {os.path.join(session.path, log)}")
+    except StoreError as problem:
+        meta, error = {}, problem.message
+    return Summary(
+        id=name,
+        dir=session.path,
+        name=meta.get("name"),
+        started_at=meta.get("started_at"),
+        duration_s=meta.get("duration_s"),
+        transcribed=is_done(session),
+        live=is_live(session),
+        transcribing=is_transcribing(session),
+        error=error,
+    )
+
+
+def _meta(session: Folder) -> dict[str, Any]:
+    path = os.path.join(session.path, layout.SESSION)
+    data = session.read(layout.SESSION)
+    if data is None:
+        return {}  # a capture that is growing; its metadata may come later
+    try:
+        meta = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise StoreError(f"{path}: not JSON") from None
+    if not isinstance(meta, dict):
+        raise StoreError(f"{path}: not a JSON object")
+    for key in ("name", "started_at"):
+        if not isinstance(meta.get(key), str | None):
+            raise StoreError(f"{path}: `{key}` must be a string")
+    duration_s = meta.get("duration_s")
+    if isinstance(duration_s, bool) or not isinstance(duration_s, int | float | None):
+        raise StoreError(f"{path}: `duration_s` must be a number")
+    if isinstance(duration_s, float) and not abs(duration_s) < float("inf"):
+        raise StoreError(f"{path}: `duration_s` must be finite")
+    return meta
+
+
+def _instant(started_at: str | None) -> float:
+    try:
+        return datetime.datetime.fromisoformat(started_at or "").timestamp()
+    except (ValueError, OverflowError):
+        return float("-inf")

@@ -1,0 +1,70 @@
+"""raw.jsonl: the published turns, one a line, in the order in which they were published."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from ambientd.errors import StoreError
+
+
+class Line(NamedTuple):
+    """A turn as readers see it.
+
+    Attributes:
+        track: ``room`` or ``call``.
+        start_ms: track time of its start.
+        end_ms: track time of its end.
+        speaker: who said it, if an edit names somebody.
+        text: what was said.
+    """
+
+    track: str
+    start_ms: int
+    end_ms: int
+    speaker: str | None
+    text: str
+
+
+def records(data: bytes, path: str) -> list[tuple[int, dict[str, Any]]]:
+    """Parse a log: the objects on its complete, non-blank lines, each with its line number.
+
+    What follows the last newline was never published and is not looked at.
+
+    Args:
+        data: the file's content.
+        path: the file, for errors.
+
+    Raises:
+        StoreError: a complete line is no JSON object; names file and line.
+    """
+    found = []
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError):
+            raise StoreError(f"{path}, line {number}: not JSON") from None
+        if not isinstance(record, dict):
+            raise StoreError(f"{path}, line {number}: not a JSON object")
+        found.append((number, record))
+    return found
+
+
+def parse(data: bytes, path: str) -> list[Line]:
+    """Parse raw.jsonl.
+
+    Raises:
+        StoreError: a complete line is no turn; names file and line.
+    """
+    lines = []
+    for number, record in records(data, path):
+        track, text = record.get("track"), record.get("text")
+        start_ms, end_ms = record.get("start_ms"), record.get("end_ms")
+        if not isinstance(track, str) or not isinstance(text, str):
+            raise StoreError(f"{path}, line {number}: `track` and `text` must be strings")
+        if not isinstance(start_ms, int) or not isinstance(end_ms, int):
+            raise StoreError(f"{path}, line {number}: `start_ms` and `end_ms` must be integers")
+        lines.append(Line(track, start_ms, end_ms, None, text))
+    return lines

@@ -1,0 +1,150 @@
+"""The toolset ``sessions``: the three read-only tools that every client gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ambientd import wire
+from ambientd.store import reading
+from ambientd.tools.registry import Tool
+
+MAX_RESULT_CHARS = 500_000
+"""Assistants that cut long results are asked to take this much; `since` keeps polls far below."""
+
+
+def _descriptor(
+    name: str, title: str, description: str, properties: dict[str, Any], required: list[str]
+) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": {
+            "title": title,
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
+        "_meta": {"anthropic/maxResultSizeChars": MAX_RESULT_CHARS},
+    }
+
+
+def _sessions(root: str, arguments: dict[str, Any]) -> str:
+    return _compact([row._asdict() for row in reading.summaries(root)])
+
+
+def _status(root: str, arguments: dict[str, Any]) -> str:
+    seen = reading.overview(root)
+    return _compact(
+        {
+            "live": None if seen.live is None else {"id": seen.live},
+            "awaiting_transcript": seen.awaiting_transcript,
+            "sessions": seen.sessions,
+        }
+    )
+
+
+def _transcript(root: str, arguments: dict[str, Any]) -> str:
+    session_id = arguments.get("session")
+    if not isinstance(session_id, str):
+        raise _wrong_type("session", "a string", session_id)
+    since = arguments.get("since", 0)
+    if isinstance(since, bool) or not isinstance(since, int):
+        raise _wrong_type("since", "an integer", since)
+    if since < 0:
+        raise wire.Fault(wire.INVALID_PARAMS, "transcript: `since` must not be negative")
+    verbatim = arguments.get("verbatim", False)
+    if not isinstance(verbatim, bool):
+        raise _wrong_type("verbatim", "a boolean", verbatim)
+    with reading.open_session(root, session_id) as session:
+        # The state first: a line published after it is in the answer or in the next one, and
+        # nobody is told `done` before the last line.
+        state = reading.state(session)
+        lines = reading.transcript_appended(session, verbatim)
+    return _compact(
+        {
+            "session": session_id,
+            "state": state,
+            "next": len(lines),
+            "lines": [line._asdict() for line in lines[since:]],
+        }
+    )
+
+
+def _wrong_type(name: str, wanted: str, value: object) -> wire.Fault:
+    kinds = {
+        type(None): "nothing",
+        bool: "a boolean",
+        int: "an integer",
+        float: "a number",
+        str: "a string",
+        list: "an array",
+        dict: "an object",
+    }
+    got = kinds.get(type(value), "something else")
+    return wire.Fault(wire.INVALID_PARAMS, f"transcript: `{name}` must be {wanted}, got {got}")
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+TOOLS = (
+    Tool(
+        _descriptor(
+            "sessions",
+            "List sessions",
+            "Lists all recorded sessions as a JSON array, newest first. Each row has id, dir, "
+            "name, started_at, duration_s, transcribed, live (being recorded now), transcribing, "
+            "and error if its files cannot be read. Pass an id to `transcript`.",
+            {},
+            [],
+        ),
+        _sessions,
+    ),
+    Tool(
+        _descriptor(
+            "transcript",
+            "Read a transcript",
+            "Returns what was said in a session, also while it is being recorded: session, state, "
+            "next, and lines with track, start_ms, end_ms, speaker and text. To follow a live "
+            "session, call again with `since` set to the previous answer's `next`: only new lines "
+            "come back. `state` is live, transcribing, pending or done; after done nothing more "
+            "comes.",
+            {
+                "session": {
+                    "type": "string",
+                    "description": "id from `sessions` or `status`",
+                },
+                "since": {
+                    "type": "integer",
+                    "description": "how many lines were seen already: the last answer's `next`; "
+                    "0 or absent reads from the start",
+                },
+                "verbatim": {
+                    "type": "boolean",
+                    "description": "true leaves out corrections and speaker names made afterwards",
+                },
+            },
+            ["session"],
+        ),
+        _transcript,
+    ),
+    Tool(
+        _descriptor(
+            "status",
+            "Who is listening",
+            "Says whether somebody is being recorded now: `live` is {id} or null for nobody, "
+            "awaiting_transcript counts recordings without text yet, sessions counts all.",
+            {},
+            [],
+        ),
+        _status,
+    ),
+)

@@ -1,0 +1,1 @@
+"""`ambient`: reads and keeps sessions; `ambient mcp` is the MCP shim."""

@@ -1,0 +1,115 @@
+"""Finds the daemon and attaches to it. Standard library only.
+
+Attaching tells the daemon that this connection speaks for an MCP client, and tells us whether it
+serves the same sessions folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+
+from ambientd import __version__, wire
+
+CONNECT_TIMEOUT_S = 1.0
+ATTACH_TIMEOUT_S = 2.0
+
+RETRY_AFTER_S = 1.0
+"""Least time between two attempts to find a daemon."""
+
+RETRY_AFTER_HANG_S = 10.0
+"""The same after a daemon that accepted and did not answer: waiting for it again so soon would make
+every request slow."""
+
+
+class Finder:
+    """Remembers when to look for a daemon again, and what has been said about it on stderr."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._next_try_s = 0.0
+        self._said: set[str] = set()
+
+    def connect(self) -> socket.socket | None:
+        """Return an attached, non-blocking socket; None if there is no daemon for us (yet)."""
+        now_s = time.monotonic()
+        if now_s < self._next_try_s:
+            return None
+        self._next_try_s = now_s + RETRY_AFTER_S
+        for path in wire.socket_candidates():
+            link = self._try(path)
+            if link is not None:
+                self._said.clear()
+                return link
+        return None
+
+    def avoid_for_a_while(self) -> None:
+        """Note that the daemon hangs."""
+        self._next_try_s = time.monotonic() + RETRY_AFTER_HANG_S
+
+    def say(self, text: str) -> None:
+        """Write a line on stderr, once until things change."""
+        if text not in self._said:
+            self._said.add(text)
+            try:
+                sys.stderr.write(f"ambient mcp: {text}\n")
+                sys.stderr.flush()
+            except OSError:
+                pass  # nobody reads it; the protocol goes on
+
+    def _try(self, path: str) -> socket.socket | None:
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.settimeout(CONNECT_TIMEOUT_S)
+            link.connect(path)
+            answer = self._attach(link)
+        except TimeoutError:
+            self.say(f"the daemon at {path} does not answer")
+            self.avoid_for_a_while()
+            answer = None
+        except (OSError, ValueError):
+            answer = None
+        if answer is None or not self._suits(answer):
+            link.close()
+            return None
+        link.setblocking(False)
+        return link
+
+    def _attach(self, link: socket.socket) -> dict[str, object]:
+        params = {
+            "client": "ambient mcp",
+            "version": __version__,
+            "root": self._root,
+            "toolsets": ["sessions"],
+        }
+        request = {"jsonrpc": "2.0", "id": 0, "method": "ambient/attach", "params": params}
+        link.settimeout(ATTACH_TIMEOUT_S)
+        link.sendall(wire.encode(request))
+        deadline_s = time.monotonic() + ATTACH_TIMEOUT_S
+        # Nothing else can come before this answer, and nothing after it until we ask.
+        data = b""
+        while not data.endswith(b"\n"):
+            link.settimeout(max(0.001, deadline_s - time.monotonic()))
+            piece = link.recv(65536)
+            if not piece or len(data) > wire.MAX_LINE_BYTES:
+                raise ValueError("no answer to attach")
+            data += piece
+        answer = json.loads(data).get("result")
+        if not isinstance(answer, dict):
+            raise ValueError("attach was refused")
+        return answer
+
+    def _suits(self, answer: dict[str, object]) -> bool:
+        version = str(answer.get("version"))
+        if version.split(".")[:2] != __version__.split(".")[:2]:
+            self.say(f"the daemon is version {version}, this is {__version__}; restart the service")
+        theirs = str(answer.get("root"))
+        if os.path.realpath(theirs) != os.path.realpath(self._root):
+            self.say(
+                f"the daemon serves {theirs}, not {self._root}; reading {self._root} without it"
+            )
+            return False
+        return True

@@ -1,0 +1,284 @@
+"""`ambient mcp`: relays lines between an MCP client's pipes and the daemon's socket.
+
+One loop over three descriptors, with bounded buffers between them; standard library only. While no
+daemon answers it serves the files itself, and it lives through the daemon's restart: what is
+unanswered is sent again where that is safe.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from ambient_cli.link import Finder
+from ambientd import wire
+
+READ_BYTES = 64 << 10
+WRITE_BYTES = 4096
+"""Written to the client at once: a pipe that polls writable takes PIPE_BUF bytes without
+blocking (pipe(7)), and the descriptor is not ours to make non-blocking."""
+
+MAX_BUFFER_BYTES = 4 << 20
+"""With more than this waiting for one side, the other side is not read."""
+
+ANSWER_DEADLINE_S = 10.0
+"""A daemon that owes an answer and sends nothing for this long is taken for dead."""
+
+SAFE_METHODS = frozenset(
+    {
+        "initialize",
+        "ping",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+    }
+)
+
+
+class Pending:
+    """A line that the daemon still owes an answer."""
+
+    __slots__ = ("id", "line", "request")
+
+    def __init__(self, line: bytes, request: wire.Request | None, id: object) -> None:
+        self.line = line
+        self.request = request
+        self.id = id
+
+
+class Shim:
+    """The relay's state: two buffers, the link to the daemon, and what is unanswered."""
+
+    def __init__(self, stdin_fd: int, stdout_fd: int, root: str) -> None:
+        self._stdin_fd = stdin_fd
+        self._stdout_fd = stdout_fd
+        self._root = root
+        self._finder = Finder(root)
+        self._link: socket.socket | None = None
+        self._from_client = wire.LineSplitter()
+        self._from_daemon = wire.LineSplitter(limit_bytes=64 << 20)
+        self._to_client = bytearray()
+        self._to_daemon = bytearray()
+        self._pending: list[Pending] = []
+        self._last_heard_s = 0.0
+        self._client_done = False
+        self._half_closed = False
+
+    def run(self) -> None:
+        """Relay until the client has closed its side and has all its answers."""
+        self._link = self._finder.connect()
+        if self._link is None:
+            self._say_no_daemon()
+        while not self._finished():
+            self._wait_and_move()
+
+    def _finished(self) -> bool:
+        return self._client_done and self._link is None and not self._to_client
+
+    def _wait_and_move(self) -> None:
+        poller = select.poll()
+        # POLLERR on stdout comes unasked: the client is gone.
+        poller.register(self._stdout_fd, select.POLLOUT if self._to_client else 0)
+        congested = max(len(self._to_client), len(self._to_daemon)) > MAX_BUFFER_BYTES
+        if not self._client_done and not congested:
+            poller.register(self._stdin_fd, select.POLLIN)
+        link_fd = -1
+        listening = len(self._to_client) <= MAX_BUFFER_BYTES
+        if self._link is not None:
+            link_fd = self._link.fileno()
+            wanted = select.POLLIN if listening else 0
+            poller.register(link_fd, wanted | (select.POLLOUT if self._to_daemon else 0))
+        events = dict(poller.poll(self._patience_ms(listening)))
+        if not events:
+            self._give_up_on_daemon()
+            return
+        if events.get(self._stdout_fd, 0):
+            self._write_to_client(events[self._stdout_fd])
+        if link_fd in events:
+            self._move_link(events[link_fd])
+        if self._stdin_fd in events:
+            self._read_client()
+        self._half_close_when_done()
+
+    def _patience_ms(self, listening: bool) -> float | None:
+        if self._link is None or not self._pending or not listening:
+            return None
+        left_s = self._last_heard_s + ANSWER_DEADLINE_S - time.monotonic()
+        return max(0.0, left_s) * 1000 + 1
+
+    def _read_client(self) -> None:
+        data = os.read(self._stdin_fd, READ_BYTES)
+        for line in self._from_client.feed(data):
+            self._forward(line)
+        if not data:
+            self._client_done = True
+            last = self._from_client.finish()
+            if last is not None:
+                self._forward(last)
+
+    def _forward(self, line: bytes) -> None:
+        if self._link is None:
+            self._link = self._finder.connect()
+        if self._link is None:
+            self._answer_from_files(line)
+            return
+        pending = _owed_answer(line)
+        if pending is not None:
+            if not self._pending:
+                self._last_heard_s = time.monotonic()
+            self._pending.append(pending)
+        self._to_daemon += line + b"\n"
+
+    def _answer_from_files(self, line: bytes) -> None:
+        # Only now: the way to a daemon must stay short.
+        from pathlib import Path
+
+        from ambientd import mcp
+
+        answer = mcp.handle(line, Path(self._root))
+        if answer is not None:
+            self._to_client += wire.encode(answer)
+
+    def _move_link(self, events: int) -> None:
+        if self._link is None:
+            return
+        try:
+            if self._to_daemon and events & select.POLLOUT:
+                sent = self._link.send(self._to_daemon[:READ_BYTES])
+                del self._to_daemon[:sent]
+            if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                data = self._link.recv(READ_BYTES)
+                if not data:
+                    self._lose_daemon()
+                    return
+                self._last_heard_s = time.monotonic()
+                for line in self._from_daemon.feed(data):
+                    self._deliver(line)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._lose_daemon()
+
+    def _deliver(self, line: bytes) -> None:
+        self._settle(line)
+        self._to_client += line + b"\n"
+
+    def _settle(self, line: bytes) -> None:
+        # Answers come in the order of the requests, so this is nearly always the first.
+        answered = wire.response_id(line)
+        for index, pending in enumerate(self._pending):
+            if pending.id == answered and type(pending.id) is type(answered):
+                del self._pending[index]
+                return
+
+    def _lose_daemon(self) -> None:
+        """Take the link for lost: send again what may be sent again, answer the rest."""
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+        self._to_daemon.clear()
+        self._from_daemon.finish()
+        self._half_closed = False
+        unanswered, self._pending = self._pending, []
+        if self._client_done and not unanswered:
+            return
+        self._link = self._finder.connect()
+        if self._link is None:
+            self._say_no_daemon()
+        for pending in unanswered:
+            if _is_safe(pending.request):
+                self._forward(pending.line)
+            else:
+                fault = wire.Fault(
+                    wire.INTERNAL_ERROR,
+                    "the daemon restarted; whether this was done is not known",
+                    pending.id if isinstance(pending.id, str | int) else None,
+                )
+                self._to_client += wire.encode(wire.error(fault))
+
+    def _give_up_on_daemon(self) -> None:
+        self._finder.say(f"the daemon has not answered for {ANSWER_DEADLINE_S:g} s")
+        self._finder.avoid_for_a_while()
+        self._lose_daemon()
+
+    def _half_close_when_done(self) -> None:
+        if self._client_done and self._link is not None and not self._half_closed:
+            if self._to_daemon:
+                return
+            self._half_closed = True
+            try:
+                self._link.shutdown(socket.SHUT_WR)
+            except OSError:
+                self._lose_daemon()
+
+    def _write_to_client(self, events: int) -> None:
+        if events & select.POLLERR:
+            raise BrokenPipeError
+        if events & select.POLLOUT:
+            try:
+                written = os.write(self._stdout_fd, self._to_client[:WRITE_BYTES])
+            except BlockingIOError:
+                return
+            del self._to_client[:written]
+
+    def _say_no_daemon(self) -> None:
+        self._finder.say(f"ambientd does not answer; reading the files in {self._root}")
+
+
+def _owed_answer(line: bytes) -> Pending | None:
+    try:
+        request = wire.decode(line)
+    except wire.Fault as fault:
+        return Pending(line, None, fault.id)
+    if request is None or request.is_notification:
+        return None
+    return Pending(line, request, request.id)
+
+
+def _is_safe(request: wire.Request | None) -> bool:
+    """Tell whether doing a request twice does no harm; a line that is no request only errs."""
+    if request is None or request.method in SAFE_METHODS:
+        return True
+    if request.method != "tools/call":
+        # Unknown to us, so unknown to the daemon of our version: it only errs.
+        return not request.method.startswith("ambient/")
+    from ambientd import mcp
+
+    name = request.params.get("name") if isinstance(request.params, dict) else None
+    return not isinstance(name, str) or mcp.is_read_only(name)
+
+
+def main() -> int:
+    """Run the shim on this process's own stdin and stdout."""
+    # The default action: a handler could keep a process alive whose client wants it gone.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    stdout_fd = os.dup(1)
+    # Whatever prints from here on lands on stderr and cannot corrupt the protocol.
+    os.dup2(2, 1)
+    try:
+        root = _root()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
+        sys.stderr.write(f"ambient mcp: {error}\n")
+        return wire.EXIT_FAILED
+    try:
+        Shim(0, stdout_fd, root).run()
+    except BrokenPipeError:
+        pass  # the client is gone; there is nobody to tell
+    return wire.EXIT_OK
+
+
+def _root() -> str:
+    """Find the sessions folder, without the settings table where nothing needs it."""
+    named = os.environ.get("AMBIENT_HOME")
+    if named:
+        return os.path.realpath(os.path.expanduser(named))
+    if not os.path.exists(wire.config_file()):
+        return os.path.realpath(wire.default_root())
+    from ambientd import settings
+
+    return str(settings.sessions_root(settings.load()))

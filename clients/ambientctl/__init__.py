@@ -1,0 +1,1 @@
+"""`ambientctl`: tells the daemon what to do, and what it is doing."""

@@ -1,0 +1,73 @@
+"""One request to the daemon over its socket. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+from ambientd import wire
+
+CONNECT_TIMEOUT_S = 5.0
+
+
+class NoDaemonError(Exception):
+    """No daemon answers on any socket it could have."""
+
+
+class DaemonFault(Exception):
+    """The daemon answered with an error.
+
+    Attributes:
+        exit_code: what the command exits with.
+        hint: what to do about it, or an empty string.
+    """
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error.get("message", "the daemon failed"))
+        data = error.get("data") or {}
+        self.hint = str(data.get("hint", ""))
+        refused = error.get("code") == wire.REFUSED
+        self.exit_code = wire.EXIT_REFUSED if refused else wire.EXIT_FAILED
+
+
+def call(method: str, params: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:
+    """Ask the daemon and return the result object.
+
+    Args:
+        method: a control method.
+        params: its params object.
+        timeout_s: how long to wait for the answer; None for ever.
+
+    Raises:
+        NoDaemonError: nobody listens.
+        DaemonFault: it said no.
+        TimeoutError: no answer in time.
+    """
+    with _connect() as link:
+        link.settimeout(timeout_s)
+        link.sendall(wire.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+        data = bytearray()
+        while not data.endswith(b"\n"):
+            piece = link.recv(1 << 16)
+            if not piece:
+                raise NoDaemonError("the daemon closed the connection")
+            data += piece
+    answer = json.loads(data)
+    if "error" in answer:
+        raise DaemonFault(answer["error"])
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def _connect() -> socket.socket:
+    for path in wire.socket_candidates():
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            link.connect(path)
+        except OSError:
+            link.close()
+            continue
+        return link
+    raise NoDaemonError("ambientd does not answer")

@@ -1,0 +1,109 @@
+"""Entry point of `ambientctl`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from ambientctl import show
+from ambientctl.call import DaemonFault, NoDaemonError, call
+from ambientd import __version__, wire
+
+QUICK_S = 10.0
+"""For what the daemon answers at once."""
+
+OPEN_S = 60.0
+"""For what opens a device or closes one, and for checking a model for the first time."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb and return the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        text: str = arguments.run(arguments)
+    except NoDaemonError as error:
+        return _fail(f"{error}", "start it with: ambientd", wire.EXIT_NO_DAEMON)
+    except DaemonFault as fault:
+        return _fail(str(fault), fault.hint, fault.exit_code)
+    except TimeoutError:
+        return _fail("the daemon did not answer in time", "look at its log", wire.EXIT_FAILED)
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT, as shells report it
+    except OSError as error:
+        return _fail(f"the connection broke: {error}", "try again", wire.EXIT_FAILED)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None
+    return wire.EXIT_OK
+
+
+def _fail(message: str, hint: str, exit_code: int) -> int:
+    sys.stderr.write(f"ambientctl: {message}{'; ' + hint if hint else ''}\n")
+    return exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ambientctl",
+        description="Tells ambientd what to do, and shows what it is doing.",
+        epilog="exit codes: 0 done, 1 failed, 2 usage, 3 no daemon answers, 4 refused",
+    )
+    parser.add_argument("--version", action="version", version=f"ambientctl {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    status = verbs.add_parser("status", help="show whether it listens, and how it is doing")
+    status.set_defaults(run=_status)
+    record = verbs.add_parser(
+        "record", help="start listening; prints the session's id and returns at once"
+    )
+    record.add_argument("--name", help="what to call the session")
+    record.add_argument("--seconds", type=float, metavar="S", help="stop by itself after S seconds")
+    record.add_argument(
+        "--no-transcribe", action="store_true", help="record audio only; needs no speech model"
+    )
+    record.set_defaults(run=_record)
+    stop = verbs.add_parser("stop", help="stop listening; returns when the microphone is closed")
+    stop.add_argument("--wait", action="store_true", help="return when the transcript is done")
+    stop.set_defaults(run=_stop)
+    devices = verbs.add_parser("devices", help="list the input devices; * is the default")
+    devices.set_defaults(run=_devices)
+    for verb in (status, record, stop, devices):
+        verb.add_argument("--json", action="store_true", help="print the answer as JSON")
+    return parser
+
+
+def _status(arguments: argparse.Namespace) -> str:
+    answer = call("ambient/status", {}, QUICK_S)
+    return _json(answer) if arguments.json else show.status(answer)
+
+
+def _record(arguments: argparse.Namespace) -> str:
+    params: dict[str, Any] = {"transcribe": not arguments.no_transcribe}
+    if arguments.name is not None:
+        params["name"] = arguments.name
+    if arguments.seconds is not None:
+        params["seconds"] = arguments.seconds
+    answer = call("ambient/record", params, OPEN_S)
+    return _json(answer) if arguments.json else f"{answer['id']}\n"
+
+
+def _stop(arguments: argparse.Namespace) -> str:
+    answer = call("ambient/stop", {"wait": arguments.wait}, None if arguments.wait else OPEN_S)
+    return _json(answer) if arguments.json else f"{answer['id']}\n"
+
+
+def _devices(arguments: argparse.Namespace) -> str:
+    answer = call("ambient/devices", {}, OPEN_S)
+    return _json(answer) if arguments.json else show.devices(answer)
+
+
+def _json(answer: dict[str, Any]) -> str:
+    return json.dumps(answer, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

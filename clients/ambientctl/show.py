@@ -1,0 +1,100 @@
+"""Turns the daemon's answers into text for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def status(answer: dict[str, Any]) -> str:
+    """Return the page that `ambientctl status` prints."""
+    session = answer["session"]
+    rows = [("listening", "yes" if answer["listening"] else "no"), ("why", answer["why"])]
+    if session is not None:
+        rows += _session_rows(session)
+    for other in answer["finishing"]:
+        rows.append(("finishing", f"{other['id']}, {_seconds(other['lag_ms'])} of audio to go"))
+    recovering = answer["recovering"]
+    if recovering["waiting"]:
+        current = recovering["current"]
+        now = f", now {current}" if current else ""
+        rows.append(("recovering", f"{recovering['waiting']} session(s){now}"))
+    disk = answer["disk"]
+    rows += [
+        ("model", answer["model"]),
+        ("disk", f"{size(disk['used_bytes'])} used, {size(disk['free_bytes'])} free"),
+        ("sessions", answer["root"]),
+        ("daemon", f"ambientd {answer['version']}, pid {answer['pid']}"),
+        ("socket", answer["socket"]),
+    ]
+    return table(rows)
+
+
+def _session_rows(session: dict[str, Any]) -> list[tuple[str, str]]:
+    name = f" ({session['name']})" if session["name"] else ""
+    level = session["level_dbfs"]
+    heard = "nothing yet" if level is None else f"{level:.0f} dBFS, peak {session['peak_dbfs']:.0f}"
+    age = session["last_turn_age_s"]
+    last = "" if age is None else f", the last {age:.0f} s ago"
+    lost = session["lost_frames"]
+    rows = [
+        ("session", f"{session['id']}{name}, {clock(session['elapsed_s'])}"),
+        ("device", f"{session['device']}, {session['rate_hz']} Hz"),
+        ("level", heard),
+        ("captured", f"{session['captured_frames']} frames, {lost} lost"),
+    ]
+    worker = session["worker"]
+    if worker is None:
+        rows.append(("text", "off (--no-transcribe)"))
+    else:
+        rows += [
+            ("turns", f"{session['turns']}{last}"),
+            ("lag", _seconds(session["lag_ms"])),
+            ("worker", f"{worker['state']}, model {worker['model']}, pid {worker['pid']}"),
+        ]
+        if worker["problem"]:
+            rows.append(("problem", worker["problem"]))
+    if session["warning"]:
+        rows.append(("warning", session["warning"]))
+    return rows
+
+
+def devices(answer: dict[str, Any]) -> str:
+    """Return the table that `ambientctl devices` prints."""
+    found = answer["devices"]
+    if not found:
+        return "no input devices\n"
+    rows = [
+        (
+            "*" if device["default"] else " ",
+            device["name"],
+            f"{device['host_api']}, {device['rate_hz']:g} Hz, {device['channels']} channel(s)",
+        )
+        for device in found
+    ]
+    width = max(len(name) for _, name, _ in rows)
+    return "".join(f"{mark} {name:<{width}}  {rest}\n" for mark, name, rest in rows)
+
+
+def table(rows: list[tuple[str, str]]) -> str:
+    """Return rows with their names in a column."""
+    width = max(len(name) for name, _ in rows)
+    return "".join(f"{name:<{width}}  {value}\n" for name, value in rows)
+
+
+def clock(seconds: float) -> str:
+    """Return a length as ``h:mm:ss``."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes with a fitting unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def _seconds(ms: int | None) -> str:
+    return "unknown" if ms is None else f"{ms / 1000:.1f} s"

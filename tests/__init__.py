@@ -1,0 +1,1 @@
+"""Tests, benchmarks and the demo. Run them from the repository's root."""
