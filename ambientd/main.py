@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         values = settings.load(flags=settings.given_flags(vars(arguments)))
         logs.configure(values.text("log_level"))
         source = _source(arguments, values)
-        anyio.run(_run, Daemon(values, settings.sessions_root(values), source))
+        anyio.run(_run, values, source)
     except AmbientError as error:
         sys.stderr.write(f"ambientd: {error}\n")
         return error.exit_code
@@ -80,7 +80,8 @@ def _source(arguments: argparse.Namespace, values: settings.Settings) -> dict[st
     return {"kind": "file", "path": str(arguments.source.absolute()), "speed": speed}
 
 
-async def _run(daemon: Daemon) -> None:
+async def _run(values: settings.Settings, source: dict[str, Any]) -> None:
+    daemon = Daemon(values, settings.sessions_root(values), source)
     failure: AmbientError | None = None
     # Before anything else of the daemon: an early signal must already be a clean stop.
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

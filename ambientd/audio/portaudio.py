@@ -1,0 +1,226 @@
+"""The one file that touches an audio device.
+
+PortAudio is loaded when something is opened, not when this is imported, so that everything else
+works on machines without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ambientd.audio.ring import Ring
+from ambientd.audio.source import BLOCK_MS, State
+from ambientd.errors import CaptureError
+
+RING_S = 30
+
+SERVER_RATE_HZ = 48_000
+"""What PulseAudio and PipeWire run at; PortAudio reports another default for them."""
+
+FIRST_FRAMES_TIMEOUT_S = 5.0
+
+SILENT_FOR_S = 2.0
+"""A stream that delivers nothing for so long is lost: blocks come every 20 ms."""
+
+CLOSE_TIMEOUT_S = 2.0
+
+_DEVICE_UNAVAILABLE = -9985
+"""paDeviceUnavailable (portaudio.h)."""
+
+
+class Microphone:
+    """An input device as a source; see ``ambientd.audio.source.Source``.
+
+    Args:
+        name: the device's name, or a part of it that fits only one; None for the default input.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self.device = ""
+        self.rate_hz = 0
+        self.ring = Ring(0)
+        self._name = name
+        self._stream: Any = None
+        self._first = threading.Event()
+        self._first_at_ns = 0
+        self._last_block_s = 0.0
+
+    def open(self) -> int:
+        """Open the device and wait for its first frames."""
+        sounddevice = _load()
+        with _quiet_stderr():
+            index, info = _choose(sounddevice, self._name)
+            self.device = str(info["name"])
+            self._open_stream(sounddevice, index, info)
+        if not self._first.wait(FIRST_FRAMES_TIMEOUT_S):
+            self.close()
+            raise CaptureError(
+                f"{self.device} opened and delivers nothing",
+                "is it muted, suspended, or used by another program?",
+                code="no_audio",
+            )
+        return self._first_at_ns
+
+    def begin(self) -> None:
+        """Nothing to do: it delivers since it was opened."""
+
+    def state(self) -> State:
+        """Tell whether blocks still come."""
+        silent_s = time.monotonic() - self._last_block_s
+        if self._stream is None or silent_s > SILENT_FOR_S or not self._stream.active:
+            return State.LOST
+        return State.ALIVE
+
+    def close(self) -> None:
+        """Close the stream; a stuck one is left to the end of the process."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            closing = threading.Thread(target=stream.close, daemon=True)
+            closing.start()
+            closing.join(CLOSE_TIMEOUT_S)
+
+    def _open_stream(self, sounddevice: Any, index: int, info: dict[str, Any]) -> None:
+        last_error = None
+        for rate_hz in _rates(info):
+            self.rate_hz = rate_hz
+            self.ring = Ring(RING_S * rate_hz)
+            try:
+                self._stream = sounddevice.RawInputStream(
+                    device=index,
+                    samplerate=rate_hz,
+                    blocksize=rate_hz * BLOCK_MS // 1000,
+                    channels=1,
+                    dtype="int16",
+                    latency="high",
+                    callback=self._on_block,
+                )
+                self._stream.start()
+            except sounddevice.PortAudioError as error:
+                last_error = error
+                continue
+            return
+        raise _explain(last_error, self.device)
+
+    def _on_block(self, data: Any, frames: int, timing: Any, flags: Any) -> None:
+        # PortAudio waits for this: copy, count, leave.
+        self.ring.push(bytes(data), frames)
+        self._last_block_s = time.monotonic()
+        if not self._first_at_ns:
+            self._first_at_ns = time.time_ns() - frames * 1_000_000_000 // self.rate_hz
+            self._first.set()
+
+
+def list_inputs() -> list[dict[str, Any]]:
+    """Return the input devices as PortAudio sees them now.
+
+    Returns:
+        For each its name, host_api, default (bool), rate_hz and channels.
+
+    Raises:
+        CaptureError: PortAudio is missing or does not start.
+    """
+    sounddevice = _load()
+    with _quiet_stderr():
+        default = _default_index(sounddevice)
+        apis = sounddevice.query_hostapis()
+        return [
+            {
+                "name": info["name"],
+                "host_api": apis[info["hostapi"]]["name"],
+                "default": info["index"] == default,
+                "rate_hz": info["default_samplerate"],
+                "channels": info["max_input_channels"],
+            }
+            for info in sounddevice.query_devices()
+            if info["max_input_channels"] > 0
+        ]
+
+
+def _load() -> Any:
+    try:
+        with _quiet_stderr():
+            import sounddevice
+    except OSError:
+        raise CaptureError(
+            "PortAudio is not installed", _install_hint(), code="no_portaudio"
+        ) from None
+    except Exception as error:  # noqa: BLE001 - PortAudio starts on import, and fails in its own way
+        raise CaptureError(f"PortAudio does not start: {error}", code="device_failed") from None
+    return sounddevice
+
+
+def _install_hint() -> str:
+    if sys.platform == "darwin":
+        return "reinstall it with: pip install --force-reinstall sounddevice"
+    return "install it: apt install libportaudio2 (Debian, Ubuntu), dnf install portaudio (Fedora)"
+
+
+def _default_index(sounddevice: Any) -> int | None:
+    try:
+        return int(sounddevice.query_devices(kind="input")["index"])
+    except (sounddevice.PortAudioError, ValueError):
+        return None
+
+
+def _choose(sounddevice: Any, name: str | None) -> tuple[int, dict[str, Any]]:
+    inputs = [info for info in sounddevice.query_devices() if info["max_input_channels"] > 0]
+    if not inputs:
+        raise CaptureError(
+            "there is no microphone",
+            "plug one in; on Linux check that PipeWire or PulseAudio runs and that "
+            "libasound2-plugins is installed",
+            code="no_microphone",
+        )
+    if name is None:
+        default = _default_index(sounddevice)
+        info = next((one for one in inputs if one["index"] == default), inputs[0])
+        return info["index"], info
+    # By name each time: an index points to another device after any plug or unplug.
+    fitting = [one for one in inputs if one["name"] == name] or [
+        one for one in inputs if name.lower() in one["name"].lower()
+    ]
+    if len(fitting) != 1:
+        what = "no input device" if not fitting else f"{len(fitting)} input devices"
+        raise CaptureError(
+            f"{what} called {name!r}", "see ambientctl devices", code="no_such_device"
+        )
+    return fitting[0]["index"], fitting[0]
+
+
+def _rates(info: dict[str, Any]) -> list[int]:
+    default_hz = int(info["default_samplerate"])
+    if sys.platform == "linux":
+        return list(dict.fromkeys([SERVER_RATE_HZ, default_hz]))
+    return [default_hz]
+
+
+def _explain(error: Any, device: str) -> CaptureError:
+    code = error.args[1] if error is not None and len(error.args) > 1 else None
+    if code == _DEVICE_UNAVAILABLE:
+        return CaptureError(
+            f"{device} is in use", "close the program that records from it", code="device_busy"
+        )
+    reason = str(error.args[0]) if error is not None and error.args else "unknown reason"
+    return CaptureError(
+        f"{device} cannot be opened: {reason}", "see ambientctl devices", code="device_failed"
+    )
+
+
+@contextlib.contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Keep ALSA's and JACK's own lines, which are no errors of ours, out of the log."""
+    kept = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(null)
+        os.close(kept)

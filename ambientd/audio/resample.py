@@ -1,0 +1,44 @@
+"""From the device's rate to the spool's 16 kHz, block by block with carried state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ambientd.units import SPOOL_RATE_HZ
+
+
+class Resampler:
+    """Turns a stream of int16 samples into one of 16 kHz.
+
+    Frame k of what comes out belongs to time k / 16000 of what went in; it comes up to 40 ms late,
+    which ``finish`` makes good.
+
+    Args:
+        rate_hz: rate of what goes in.
+    """
+
+    def __init__(self, rate_hz: int) -> None:
+        self._stream: Any = None
+        if rate_hz != SPOOL_RATE_HZ:
+            import soxr
+
+            self._stream = soxr.ResampleStream(
+                rate_hz, SPOOL_RATE_HZ, 1, dtype="int16", quality="HQ"
+            )
+
+    def process(self, samples: bytes) -> bytes:
+        """Take a block and return what is ready."""
+        return self._run(samples, last=False)
+
+    def finish(self) -> bytes:
+        """Return the rest; nothing may be processed after it."""
+        return self._run(b"", last=True)
+
+    def _run(self, samples: bytes, *, last: bool) -> bytes:
+        if self._stream is None:
+            return samples
+        import numpy
+
+        block = numpy.frombuffer(samples, dtype=numpy.int16)
+        result: bytes = self._stream.resample_chunk(block, last=last).tobytes()
+        return result

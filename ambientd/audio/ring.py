@@ -1,0 +1,79 @@
+"""The bounded buffer between whoever captures and the thread that writes.
+
+The capturing side runs in an audio callback: it takes no lock and waits for nothing. When the ring
+is full, a block is left out and its length is kept, so that every later position stays true.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+
+class Hole(NamedTuple):
+    """Frames that were not kept.
+
+    Attributes:
+        frames: how many.
+        reason: ``overflow``.
+    """
+
+    frames: int
+    reason: str
+
+
+class Ring:
+    """One producer, one consumer.
+
+    Each counter has a single writer and ``deque`` appends and pops are atomic, so neither side
+    needs a lock.
+
+    Attributes:
+        pushed_frames: frames that came in and were kept.
+        lost_frames: frames that were left out.
+    """
+
+    def __init__(self, capacity_frames: int) -> None:
+        self.pushed_frames = 0
+        self.lost_frames = 0
+        self._capacity_frames = capacity_frames
+        self._taken_frames = 0
+        self._pieces: deque[bytes | Hole] = deque()
+        self._hole_frames = 0
+
+    def has_room(self, frames: int) -> bool:
+        """Tell whether a block of so many frames would be kept."""
+        return self.pushed_frames - self._taken_frames + frames <= self._capacity_frames
+
+    def push(self, block: bytes, frames: int) -> None:
+        """Add a block of int16 samples; producer only."""
+        if not self.has_room(frames):
+            self._hole_frames += frames
+            self.lost_frames += frames
+            # Not counted as pushed: a hole needs no room.
+            return
+        if self._hole_frames:
+            self._pieces.append(Hole(self._hole_frames, "overflow"))
+            self._hole_frames = 0
+        self.pushed_frames += frames
+        self._pieces.append(block)
+
+    def close(self) -> None:
+        """Add what is known to be missing at the end; after the last ``push``."""
+        if self._hole_frames:
+            self._pieces.append(Hole(self._hole_frames, "overflow"))
+            self._hole_frames = 0
+
+    def take(self) -> bytes | Hole | None:
+        """Remove and return the oldest block or hole, None if there is none; consumer only."""
+        try:
+            piece = self._pieces.popleft()
+        except IndexError:
+            return None
+        if isinstance(piece, bytes):
+            self._taken_frames += len(piece) // 2
+        return piece
+
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing to take."""
+        return not self._pieces

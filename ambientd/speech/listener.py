@@ -1,0 +1,160 @@
+"""One track in the worker: reads the spool by offset, runs the VAD, and finds the turns."""
+
+from __future__ import annotations
+
+import os
+
+import numpy
+
+from ambientd import units
+from ambientd.speech.segmenter import Rules, Segmenter, Turn
+from ambientd.speech.vad import FRAME_SAMPLES, Vad
+
+WARM_MS = 1000
+"""How much the VAD hears before the position at which it goes on after a restart."""
+
+SLICE_FRAMES = 16 * FRAME_SAMPLES
+"""Read at once: half a second."""
+
+_FULL_SCALE = 32768.0
+
+
+class Listener:
+    """Follows one track.
+
+    Args:
+        name: the track's name.
+        spool: path of the 16 kHz file.
+        from_ms: where to go on; no turn starts before it.
+        rules: the segmenter's rules.
+
+    Attributes:
+        name: the track's name.
+        frames: spool frames that may be read.
+        finished: no more will come.
+        drained_said: whether the daemon knows that this track is through.
+    """
+
+    def __init__(self, name: str, spool: str, from_ms: int, rules: Rules) -> None:
+        self.name = name
+        self.frames = 0
+        self.finished = False
+        self.drained_said = False
+        self._fd = os.open(spool, os.O_RDONLY | os.O_CLOEXEC)
+        self._vad = Vad()
+        self._segmenter = Segmenter(rules, from_ms)
+        self._next_frame = units.ms_to_frames(from_ms, units.SPOOL_RATE_HZ)
+        self._cold = True
+        self._holes: list[tuple[int, int]] = []
+        self._ended = False
+
+    @property
+    def settled_ms(self) -> int:
+        """Track time up to which everything is in a turn that was found, or is silence."""
+        return self._segmenter.settled_ms
+
+    @property
+    def in_speech(self) -> bool:
+        """Whether somebody is speaking now."""
+        return self._segmenter.in_speech
+
+    @property
+    def is_through(self) -> bool:
+        """Whether the track is complete and everything of it was heard."""
+        return self._ended
+
+    def add_hole(self, start_ms: int, end_ms: int) -> None:
+        """Say that there is no audio between two times."""
+        self._holes.append((start_ms, end_ms))
+
+    def has_work(self) -> bool:
+        """Tell whether ``advance`` would do anything."""
+        if self._ended:
+            return False
+        whole = self.frames - self._next_frame >= FRAME_SAMPLES
+        return whole or self.finished or (bool(self._holes) and self._gap_is_next())
+
+    def advance(self) -> list[Turn]:
+        """Hear the next half second at most and return the turns that ended in it."""
+        limit = self.frames
+        if self._holes:
+            limit = min(limit, self._frame_at(self._holes[0][0]))
+        if self._cold:
+            self._warm()
+        available = limit - self._next_frame
+        if available >= FRAME_SAMPLES:
+            return self._hear(min(available, SLICE_FRAMES) // FRAME_SAMPLES)
+        if self._holes and self._gap_is_next():
+            return self._pass_hole(available)
+        if self.finished:
+            return self._end(available)
+        return []
+
+    def read(self, turn: Turn) -> numpy.ndarray:
+        """Return a turn's samples, float32 in -1..1."""
+        start = self._frame_at(turn.start_ms)
+        return self._samples(start, self._frame_at(turn.end_ms) - start)
+
+    def _hear(self, count: int) -> list[Turn]:
+        samples = self._samples(self._next_frame, count * FRAME_SAMPLES)
+        turns = []
+        for frame in samples.reshape(-1, FRAME_SAMPLES):
+            turn = self._segmenter.push(self._vad.probability(frame))
+            if turn is not None:
+                turns.append(turn)
+        self._next_frame += count * FRAME_SAMPLES
+        return turns
+
+    def _hear_rest(self, available: int) -> Turn | None:
+        """Hear what is left before an end, less than a frame, and end the turn that is open."""
+        end_ms = self._segmenter.position_ms + units.frames_to_ms(
+            max(0, available), units.SPOOL_RATE_HZ
+        )
+        turn = None
+        if available > 0:
+            frame = numpy.zeros(FRAME_SAMPLES, dtype=numpy.float32)
+            frame[:available] = self._samples(self._next_frame, available)
+            turn = self._segmenter.push(self._vad.probability(frame))
+            self._next_frame += available
+        last = self._segmenter.finish(end_ms)
+        # The frame was filled up with zeros: a turn that it ended must not reach into them.
+        return last if turn is None else Turn(turn.start_ms, min(turn.end_ms, end_ms))
+
+    def _pass_hole(self, available: int) -> list[Turn]:
+        _, end_ms = self._holes.pop(0)
+        turn = self._hear_rest(available)
+        self._segmenter.skip_to(end_ms)
+        self._next_frame = max(self._next_frame, self._frame_at(end_ms))
+        self._vad.reset()
+        self._cold = False
+        return [] if turn is None else [turn]
+
+    def _end(self, available: int) -> list[Turn]:
+        self._ended = True
+        turn = self._hear_rest(available)
+        return [] if turn is None else [turn]
+
+    def _gap_is_next(self) -> bool:
+        gap_frame = self._frame_at(self._holes[0][0])
+        return self.frames >= gap_frame and gap_frame - self._next_frame < FRAME_SAMPLES
+
+    def _warm(self) -> None:
+        """Let the VAD hear the second before a position at which it did not start."""
+        self._cold = False
+        count = (
+            min(self._next_frame, units.ms_to_frames(WARM_MS, units.SPOOL_RATE_HZ)) // FRAME_SAMPLES
+        )
+        samples = self._samples(self._next_frame - count * FRAME_SAMPLES, count * FRAME_SAMPLES)
+        for frame in samples.reshape(-1, FRAME_SAMPLES):
+            self._vad.probability(frame)
+
+    def _samples(self, start: int, count: int) -> numpy.ndarray:
+        data = os.pread(self._fd, count * units.SAMPLE_BYTES, start * units.SAMPLE_BYTES)
+        samples = numpy.zeros(count, dtype=numpy.float32)
+        read = numpy.frombuffer(data[: len(data) // 2 * 2], dtype=numpy.int16)
+        samples[: len(read)] = read.astype(numpy.float32) / _FULL_SCALE
+        return samples
+
+    @staticmethod
+    def _frame_at(ms: int) -> int:
+        return units.ms_to_frames(ms, units.SPOOL_RATE_HZ)
