@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +23,16 @@ from ambientd import wire
 BIN = Path(sys.executable).parent
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 40.0
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """Return the first true value of a condition that another process brings about."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"it did not come about within {timeout_s:g} s")
+        time.sleep(0.02)
+    return value
 
 
 class Place:
