@@ -1,0 +1,279 @@
+"""Processes that are killed, stopped or stuck: nothing published is lost, doubled or changed."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+
+from tests import running
+
+SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
+SAMPLE_S = soundfile.info(SAMPLE).duration
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def raw_lines(place: running.Place, session: str) -> list[dict[str, Any]]:
+    path = place.root / session / "raw.jsonl"
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]]
+
+
+def state(place: running.Place, session: str) -> str:
+    with running.client(place) as client:
+        return str(client.tool("transcript", session=session)["state"])
+
+
+def events(place: running.Place, session: str) -> list[dict[str, Any]]:
+    path = place.root / session / "events.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def assert_in_order_and_once(lines: list[dict[str, Any]]) -> None:
+    position_ms = 0
+    for line in lines:
+        assert line["start_ms"] >= position_ms
+        position_ms = line["end_ms"]
+
+
+def fingerprint(folder: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(path.relative_to(folder)): (
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+            path.stat().st_mtime_ns,
+        )
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def worker_pid(place: running.Place) -> int | None:
+    session = place.status()["session"]
+    pid = session["worker"]["pid"] if session else None
+    return int(pid) if pid is not None else None
+
+
+def test_a_killed_daemon_loses_nothing_and_the_next_one_finishes_the_session(
+    at: running.Place,
+) -> None:
+    strangers = at.root / "not-ours"
+    (strangers / "audio").mkdir(parents=True)
+    at.root.chmod(0o700)
+    (strangers / "session.json").write_text('{"id":"not-ours","recorder":"somebody/1"}')
+    (strangers / "audio" / "room.native.wav").write_bytes(b"RIFF nothing we should mend")
+    os.utime(strangers / "audio" / "room.native.wav", (1, 1))
+    before = fingerprint(strangers)
+
+    first = running.Daemon(at, "--source", str(SAMPLE))
+    first.wait_until_ready()
+    session = at.ctl("record").stdout.strip()
+    running.wait_until(lambda: len(raw_lines(at, session)) >= 2)
+    # In the middle of the third sentence.
+    captured_ms = running.wait_until(lambda: captured_beyond(at, 6000))
+    first.kill()
+    published = raw_lines(at, session)
+    with (at.root / session / "raw.jsonl").open("ab") as file:
+        file.write(b'{"track":"room","start_ms":99')  # a line that was being written
+
+    with running.daemon(at, "--source", str(SAMPLE)):
+        running.wait_until(lambda: state(at, session) == "done", 60)
+        status = at.status()
+    lines = raw_lines(at, session)
+    assert lines[: len(published)] == published
+    assert len(lines) > len(published), "what was not transcribed yet must follow"
+    assert_in_order_and_once(lines)
+    meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
+    assert meta["recovered"] is True
+    assert meta["ended_at"] is not None
+    info = soundfile.info(at.root / session / "audio" / "room.wav")
+    assert info.duration * 1000 >= captured_ms
+    assert abs(meta["duration_s"] - info.duration) < 0.01
+    assert "recovered" in [event["kind"] for event in events(at, session)]
+    assert status["listening"] is False
+    assert session in status["why"]
+    assert sorted(path.name for path in (at.root / session).iterdir()) == [
+        "audio",
+        "events.jsonl",
+        "raw.jsonl",
+        "session.json",
+        "transcript.md",
+    ]
+    assert [path.name for path in (at.root / session / "audio").iterdir()] == ["room.wav"]
+    assert fingerprint(strangers) == before
+
+
+def captured_beyond(place: running.Place, position_ms: int) -> int:
+    captured_ms = int(place.status()["session"]["captured_ms"])
+    return captured_ms if captured_ms > position_ms else 0
+
+
+def test_a_worker_killed_in_the_middle_of_a_turn_is_replaced_and_the_turn_arrives_once(
+    at: running.Place,
+) -> None:
+    with running.daemon(at, "--source", str(SAMPLE)) as daemon:
+        session = at.ctl("record").stdout.strip()
+        killed = set()
+        for count in (1, 3):
+            running.wait_until(lambda count=count: len(raw_lines(at, session)) >= count)  # type: ignore[misc]
+            running.wait_until(lambda: decoding(at))
+            pid = running.wait_until(lambda: worker_pid(at))
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+        running.wait_until(lambda: worker_pid(at) not in {None, *killed})
+        assert at.status()["session"]["worker"]["restarts"] == 2
+        running.wait_until(lambda: state(at, session) == "done", 60)
+        log = daemon.log.read_text(encoding="utf-8")
+    lines = raw_lines(at, session)
+    assert_in_order_and_once(lines)
+    text = " ".join(line["text"] for line in lines).lower()
+    for words in ("good morning", "build finish", "took very long", "40 minutes", "new server"):
+        assert words in text, lines
+    assert "please tell me" in text, "the last turn must arrive"
+    assert log.count("worker.lost") == 2
+    assert "good morning" not in log.lower(), "no spoken word may get into the log"
+
+
+def decoding(place: running.Place) -> bool:
+    session = place.status()["session"]
+    return bool(session) and session["worker"]["state"] == "decoding"
+
+
+def test_a_killed_capture_ends_the_session_and_its_audio_is_playable(at: running.Place) -> None:
+    with running.daemon(at, "--source", str(SAMPLE)) as daemon:
+        session = at.ctl("record").stdout.strip()
+        running.wait_until(lambda: len(raw_lines(at, session)) >= 1)
+        captured_ms = at.status()["session"]["captured_ms"]
+        os.kill(child_pid(daemon.process.pid, "ambientd.audio.capture"), signal.SIGKILL)
+        running.wait_until(lambda: state(at, session) == "done", 60)
+        status = at.status()
+    assert "capture process ended" in status["why"]
+    info = soundfile.info(at.root / session / "audio" / "room.wav")
+    assert info.duration * 1000 >= captured_ms - 1000
+    assert "capture_lost" in [event["kind"] for event in events(at, session)]
+    assert_in_order_and_once(raw_lines(at, session))
+
+
+def child_pid(parent: int, module: str) -> int:
+    children = Path(f"/proc/{parent}/task/{parent}/children")
+    if not children.exists():
+        pytest.skip("needs /proc to find a child process")
+    for pid in children.read_text(encoding="ascii").split():
+        if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            return int(pid)
+    raise AssertionError(f"no {module} runs")
+
+
+def test_a_stop_by_signal_drains_and_an_interrupted_drain_is_finished_later(
+    at: running.Place,
+) -> None:
+    first = running.Daemon(at, "--source", str(SAMPLE), "--source-speed", "max")
+    first.wait_until_ready()
+    session = at.ctl("record").stdout.strip()
+    running.wait_until(lambda: len(raw_lines(at, session)) >= 1)
+    # Two signals: the second one cuts the drain short.
+    first.process.send_signal(signal.SIGTERM)
+    running.wait_until(lambda: "daemon.stopping" in first.log.read_text())
+    first.process.send_signal(signal.SIGTERM)
+    assert first.process.wait(20) == 0
+    assert not at.socket.exists()
+    published = raw_lines(at, session)
+    assert state(at, session) == "pending"
+    with running.daemon(at):
+        running.wait_until(lambda: state(at, session) == "done", 60)
+    lines = raw_lines(at, session)
+    assert lines[: len(published)] == published
+    assert_in_order_and_once(lines)
+    assert lines[-1]["text"].lower().startswith("please tell me")
+    meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
+    assert meta["recovered"] is False, "it was stopped in good order"
+
+
+def test_a_file_as_microphone_ends_its_session_by_itself(at: running.Place) -> None:
+    with running.daemon(at, "--source", str(SAMPLE), "--source-speed", "max"):
+        session = at.ctl("record", "--name", "replay").stdout.strip()
+        running.wait_until(lambda: state(at, session) == "done", 60)
+        status = at.status()
+    assert "file has ended" in status["why"]
+    recording, _ = soundfile.read(at.root / session / "audio" / "room.wav", dtype="int16")
+    original, _ = soundfile.read(SAMPLE, dtype="int16")
+    assert (recording == original).all()
+    transcript = (at.root / session / "transcript.md").read_text(encoding="utf-8")
+    lines = raw_lines(at, session)
+    assert f'id: "{session}"' in transcript
+    assert 'model: "tiny.en"' in transcript
+    for line in lines:
+        assert line["text"] in transcript
+
+
+ENGINES = """
+import os, signal
+from ambientd.speech.engine import Decode
+
+class Base:
+    def __init__(self, settings): pass
+    def load(self): pass
+    def unload(self): pass
+
+class DiesOnShortTurns(Base):
+    def decode(self, samples, *, avoid_loops):
+        if len(samples) < 16000 * 1.6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Decode("words", "en", -0.1, 0.0, 1.0)
+
+class NeverLoads(Base):
+    def load(self):
+        raise RuntimeError("broken")
+"""
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "fault_engines.py").write_text(ENGINES, encoding="utf-8")
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+def test_a_turn_that_kills_two_workers_is_skipped_and_the_rest_follows(
+    engines: dict[str, str],
+) -> None:
+    variables = {**engines, "AMBIENT_SPEECH_ENGINE": "fault_engines:DiesOnShortTurns"}
+    with (
+        running.place(variables) as at,
+        running.daemon(at, "--source", str(SAMPLE), "--source-speed", "max"),
+    ):
+        session = at.ctl("record").stdout.strip()
+        running.wait_until(lambda: state(at, session) == "done", 90)
+        skipped = [event for event in events(at, session) if event["kind"] == "skipped"]
+        lines = raw_lines(at, session)
+    assert skipped, "the sample holds turns of less than 1.6 s"
+    assert all("two transcriber workers" in event["reason"] for event in skipped)
+    assert lines[-1]["end_ms"] > skipped[0]["end_ms"], "the rest must follow"
+    spans = sorted([(one["start_ms"], one["end_ms"]) for one in [*lines, *skipped]])
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+def test_an_engine_that_never_loads_costs_the_text_and_not_the_recording(
+    engines: dict[str, str],
+) -> None:
+    variables = {**engines, "AMBIENT_SPEECH_ENGINE": "fault_engines:NeverLoads"}
+    with (
+        running.place(variables) as at,
+        running.daemon(at, "--source", str(SAMPLE), "--source-speed", "max"),
+    ):
+        session = at.ctl("record").stdout.strip()
+        running.wait_until(lambda: not at.status()["listening"], 60)
+        running.wait_until(lambda: not at.status()["finishing"], 60)
+        assert state(at, session) == "pending"
+        info = soundfile.info(at.root / session / "audio" / "room.wav")
+        assert info.duration == SAMPLE_S
+        meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
+        assert "not fully transcribed" in meta["warnings"][0]
+        assert at.ctl("status").returncode == 0

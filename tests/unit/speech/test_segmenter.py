@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ambientd.speech.segmenter import FRAME_MS, Rules, Segmenter, Turn
+
+RULES = Rules(
+    min_speech_ms=96, end_silence_ms=128, pad_before_ms=96, pad_after_ms=64, max_turn_ms=1600
+)
+
+
+def run(probabilities: list[float], rules: Rules = RULES, start_ms: int = 0) -> list[Turn]:
+    segmenter = Segmenter(rules, start_ms)
+    turns = [turn for value in probabilities if (turn := segmenter.push(value)) is not None]
+    last = segmenter.finish(start_ms + len(probabilities) * FRAME_MS)
+    return turns + ([last] if last is not None else [])
+
+
+def voice(pattern: str) -> list[float]:
+    """Read a picture of probabilities: ``#`` voice, ``-`` between the thresholds, ``.`` silence."""
+    return [{"#": 0.9, "-": 0.4, ".": 0.1}[sign] for sign in pattern]
+
+
+def test_speech_with_its_padding_is_one_turn() -> None:
+    # Speech from 320 to 480 ms; 96 ms before and 64 ms after it belong to the turn.
+    assert run(voice("..........#####..........")) == [Turn(224, 544)]
+
+
+def test_a_turn_is_out_as_soon_as_its_silence_has_lasted() -> None:
+    segmenter = Segmenter(RULES)
+    for value in voice("#####..."):
+        assert segmenter.push(value) is None
+    assert segmenter.push(0.1) == Turn(0, 224)
+
+
+def test_speech_shorter_than_the_minimum_makes_no_turn() -> None:
+    assert run(voice("..........##..........")) == []
+    assert len(run(voice("..........###.........."))) == 1
+
+
+def test_only_a_voice_above_on_ends_a_silence() -> None:
+    assert len(run(voice("....####...####.........."))) == 1
+    # Between off and on the silence goes on counting.
+    assert run(voice("....####.---....####......"))[0] == Turn(32, 320)
+
+
+def test_padding_never_reaches_into_the_turn_before() -> None:
+    first, second = run(voice("....####....####.........."))
+    assert first.end_ms <= second.start_ms
+
+
+def test_no_turn_starts_before_the_position_at_which_work_goes_on() -> None:
+    (turn,) = run(voice("#####......"), start_ms=5000)
+    assert turn.start_ms == 5000
+
+
+def test_the_end_of_the_track_ends_the_open_turn() -> None:
+    assert run(voice("....####")) == [Turn(32, 256)]
+
+
+def test_a_hole_ends_the_open_turn_and_nothing_spans_it() -> None:
+    segmenter = Segmenter(RULES)
+    for value in voice("....####"):
+        segmenter.push(value)
+    assert segmenter.finish(250) == Turn(32, 250)
+    segmenter.skip_to(9000)
+    for value in voice("####"):
+        segmenter.push(value)
+    assert segmenter.finish(9128) == Turn(9000, 9128)
+
+
+def test_a_long_turn_is_cut_at_its_least_voiced_frame_and_goes_on_there() -> None:
+    talk = [0.9] * 100
+    talk[45] = 0.6  # 1440 ms, in the last quarter of the first 1600 ms
+    first, second, *rest = run([*talk, *voice(".......")])
+    assert first == Turn(0, 1440)
+    assert second.start_ms == 1440
+    assert second.end_ms - second.start_ms <= 1600
+    assert (rest or [second])[-1].end_ms == 3200 + RULES.pad_after_ms
+
+
+def test_what_follows_a_cut_has_no_minimum_length() -> None:
+    talk = [0.9] * 50
+    talk[48] = 0.5
+    first, second = run([*talk, *voice("......")])
+    assert second.start_ms == first.end_ms == 48 * FRAME_MS
+    assert second.end_ms - second.start_ms <= 3 * FRAME_MS + RULES.pad_after_ms
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> list[float]:
+    runs = draw(
+        st.lists(
+            st.tuples(st.sampled_from([0.05, 0.3, 0.4, 0.6, 0.95]), st.integers(1, 70)), max_size=25
+        )
+    )
+    return [value for value, count in runs for _ in range(count)]
+
+
+@given(talks(), st.integers(0, 10_000))
+def test_turns_are_in_order_apart_bounded_and_within_what_was_heard(
+    talk: list[float], start_ms: int
+) -> None:
+    position_ms = start_ms
+    for turn in run(talk, start_ms=start_ms):
+        assert turn.start_ms >= position_ms
+        assert 0 < turn.end_ms - turn.start_ms <= RULES.max_turn_ms
+        position_ms = turn.end_ms
+    assert position_ms <= start_ms + len(talk) * FRAME_MS
+
+
+@given(talks())
+def test_no_voice_is_left_out_but_for_speech_below_the_minimum(talk: list[float]) -> None:
+    covered = run(talk)
+    run_start: int | None = None
+    # Frames above "on" in a row at least as long as the minimum must lie in turns.
+    for index, value in enumerate([*talk, 0.0]):
+        if value >= RULES.on:
+            run_start = index if run_start is None else run_start
+        elif run_start is not None:
+            if (index - run_start) * FRAME_MS >= RULES.min_speech_ms:
+                for frame in range(run_start, index):
+                    middle_ms = frame * FRAME_MS + FRAME_MS // 2
+                    assert any(turn.start_ms <= middle_ms < turn.end_ms for turn in covered)
+            run_start = None
+
+
+@given(talks())
+def test_what_is_settled_never_goes_back_and_never_passes_a_turn_to_come(
+    talk: list[float],
+) -> None:
+    segmenter = Segmenter(RULES)
+    settled_ms = 0
+    for value in talk:
+        turn = segmenter.push(value)
+        if turn is not None:
+            # All of its speech was still unsettled; only its padding had been found silent.
+            assert turn.end_ms > settled_ms - RULES.pad_before_ms
+        assert segmenter.settled_ms >= settled_ms
+        settled_ms = segmenter.settled_ms
+    assert settled_ms <= segmenter.position_ms
