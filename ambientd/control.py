@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from ambientd import __version__, wire
 from ambientd.daemon import Daemon
-from ambientd.errors import CaptureError, RefusedError
+from ambientd.errors import CaptureError, ModelError, RefusedError
 from ambientd.recording import Recording
 from ambientd.rpc.service import ControlMethod
 from ambientd.speech.supervisor import Transcriber
@@ -53,9 +53,13 @@ class Control:
             raise _invalid(f"`name` must have 1 to {MAX_NAME_CHARS} characters")
         if seconds is not None and not 0 < seconds <= MAX_SECONDS:
             raise _invalid(f"`seconds` must lie between 0 and {MAX_SECONDS}")
-        recording = await self._daemon.record(
-            name=name, seconds=seconds, transcribe=transcribe is not False
-        )
+        try:
+            recording = await self._daemon.record(
+                name=name, seconds=seconds, transcribe=transcribe is not False
+            )
+        except ModelError as error:
+            error.hint += "; or record without text: ambientctl record --no-transcribe"
+            raise
         return {"id": recording.session.id, "device": recording.device}
 
     async def stop(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -102,6 +106,7 @@ class Control:
             "session": _session(open_now, now_s) if open_now else None,
             "finishing": [_session(one, now_s) for one in daemon.recordings if one.closed.is_set()],
             "recovering": _recovery(daemon),
+            "readers": daemon.service.readers if daemon.service else 0,
             "model": daemon.settings.text("speech.model"),
             "disk": disk,
         }

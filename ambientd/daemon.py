@@ -32,6 +32,7 @@ class Daemon:
         settings: the effective settings.
         root: the sessions folder.
         socket_path: where it listens; empty until it does.
+        service: what answers requests, once it does.
         recordings: the session being recorded and those whose text is not complete yet.
         recovery: what an earlier daemon left behind.
         started_s: when it started, on the event loop's clock.
@@ -46,6 +47,7 @@ class Daemon:
         self.recovery = Recovery(self.worker_config)
         self.started_s = 0.0
         self.last_ended = ""
+        self.service: Service | None = None
         self._source = source
         self._tasks: anyio.abc.TaskGroup | None = None
         self._starting = False
@@ -71,7 +73,7 @@ class Daemon:
         paths.prepare_root(self.root)
         with paths.locked_root(self.root, candidates[0]):
             async with listener.listening(candidates) as (bound, self.socket_path):
-                service = Service(self.root, methods(self))
+                self.service = service = Service(self.root, methods(self))
                 async with anyio.create_task_group() as self._tasks:
                     self._tasks.start_soon(listener.serve, bound, service)
                     self._tasks.start_soon(self.recovery.run, self.root)

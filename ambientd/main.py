@@ -15,7 +15,7 @@ import anyio
 
 from ambientd import __version__, control, logs, settings, wire
 from ambientd.daemon import Daemon
-from ambientd.errors import AmbientError
+from ambientd.errors import AmbientError, CaptureError, SettingsError
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -74,8 +74,10 @@ def _speed(text: str) -> float:
 def _source(arguments: argparse.Namespace, values: settings.Settings) -> dict[str, Any]:
     if arguments.source is None:
         if arguments.source_speed is not None:
-            raise AmbientError("--source-speed needs --source FILE")
+            raise SettingsError("--source-speed needs --source FILE")
         return {"kind": "device", "name": values.optional_text("capture.device")}
+    if not arguments.source.is_file():
+        raise CaptureError(f"{arguments.source} is no file", "name a sound file")
     speed = 1.0 if arguments.source_speed is None else arguments.source_speed
     return {"kind": "file", "path": str(arguments.source.absolute()), "speed": speed}
 

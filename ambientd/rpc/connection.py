@@ -44,6 +44,8 @@ class Connection:
         except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the client went away with answers under way
         finally:
+            if self._attached:
+                self._service.readers -= 1
             await anyio.aclose_forcefully(self._stream)
 
     async def _read(self, waiting: anyio.abc.TaskGroup) -> None:
@@ -110,6 +112,7 @@ class Connection:
         if not isinstance(params, dict):
             raise wire.Fault(wire.INVALID_PARAMS, "ambient/attach: `params` must be an object")
         self._attached = True
+        self._service.readers += 1
         logs.event(
             "client.attached",
             level=logging.DEBUG,

@@ -28,11 +28,15 @@ from ambientd.rpc.service import Service
 
 MAX_CONNECTIONS = 256
 BACKLOG = 128
+FIRST_INHERITED_FD = 3
+"""SD_LISTEN_FDS_START."""
 
 
 @contextlib.asynccontextmanager
 async def listening(candidates: list[str]) -> AsyncIterator[tuple[anyio.abc.SocketListener, str]]:
     """Bind the first candidate that may be bound; removes the socket file at the end.
+
+    With socket activation the inherited socket is used as it is.
 
     Yields:
         The listener and the path it listens on.
@@ -41,12 +45,17 @@ async def listening(candidates: list[str]) -> AsyncIterator[tuple[anyio.abc.Sock
         AlreadyRunningError: a daemon answers there.
         SocketError: none can be bound.
     """
+    inherited = _inherited()
+    if inherited is not None:
+        # A service manager's: it is not ours to probe, bind or remove.
+        async with await anyio.abc.SocketListener.from_socket(inherited) as listener:
+            yield listener, str(inherited.getsockname())
+        return
     bound, path = _bind_first(candidates)
     made = os.lstat(path)
     bound.setblocking(False)
     try:
-        listener = await anyio.abc.SocketListener.from_socket(bound)
-        async with listener:
+        async with await anyio.abc.SocketListener.from_socket(bound) as listener:
             yield listener, path
     finally:
         bound.close()
@@ -54,6 +63,16 @@ async def listening(candidates: list[str]) -> AsyncIterator[tuple[anyio.abc.Sock
             now = os.lstat(path)
             if (now.st_dev, now.st_ino) == (made.st_dev, made.st_ino):
                 os.unlink(path)
+
+
+def _inherited() -> socket.socket | None:
+    """Return the socket of socket activation, if there is one (sd_listen_fds(3))."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+        return None
+    inherited = socket.socket(fileno=FIRST_INHERITED_FD)
+    inherited.setblocking(False)
+    os.set_inheritable(FIRST_INHERITED_FD, False)
+    return inherited
 
 
 def _bind_first(candidates: list[str]) -> tuple[socket.socket, str]:

@@ -35,12 +35,18 @@ class ControlMethod:
 
 
 class Service:
-    """Answers requests, whichever connection they came from."""
+    """Answers requests, whichever connection they came from.
+
+    Attributes:
+        root: the sessions folder.
+        readers: how many MCP clients are attached.
+    """
 
     toolsets = ("sessions",)
 
     def __init__(self, root: Path, methods: Mapping[str, ControlMethod]) -> None:
         self.root = root
+        self.readers = 0
         self._methods = methods
         self._disk = anyio.CapacityLimiter(MAX_DISK_THREADS)
 

@@ -20,6 +20,7 @@ def status(answer: dict[str, Any]) -> str:
         rows.append(("recovering", f"{recovering['waiting']} session(s){now}"))
     disk = answer["disk"]
     rows += [
+        ("readers", str(answer["readers"])),
         ("model", answer["model"]),
         ("disk", f"{size(disk['used_bytes'])} used, {size(disk['free_bytes'])} free"),
         ("sessions", answer["root"]),
