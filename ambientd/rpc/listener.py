@@ -27,7 +27,9 @@ from ambientd.rpc.connection import Connection
 from ambientd.rpc.service import Service
 
 MAX_CONNECTIONS = 256
-BACKLOG = 128
+BACKLOG = 1024
+"""A burst of clients waits here instead of being told to try again."""
+
 FIRST_INHERITED_FD = 3
 """SD_LISTEN_FDS_START."""
 
