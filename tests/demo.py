@@ -7,6 +7,7 @@ the microphone of `make demo` is a file, which takes the very same path.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import subprocess
 import sys
@@ -95,18 +96,17 @@ def delay_of_turn_end(at: running.Place, session: str) -> Callable[[dict[str, An
 
 def instant_s(text: str) -> float:
     """Return an RFC 3339 time in seconds since the epoch."""
-    import datetime
-
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
 def show_tools(client: running.Client, session: str) -> None:
     """Print what an assistant gets from each of the three tools."""
     say("\nWhat an assistant reads through `ambient mcp`:\n")
+    total = client.tool("transcript", session=session)["next"]
     for name, arguments in (
         ("status", {}),
         ("sessions", {}),
-        ("transcript", {"session": session, "since": 5}),
+        ("transcript", {"session": session, "since": max(0, total - 3)}),
     ):
         say(bold(f"{name} {json.dumps(arguments)}"))
         say(client.tool_text(name, **arguments) + "\n")
