@@ -11,6 +11,7 @@ import json
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy
 import soundfile
@@ -34,7 +35,7 @@ TALK = (
 )
 
 
-def speak(who: str, text: str, out: Path) -> numpy.ndarray:
+def speak(who: str, text: str, out: Path) -> Any:
     """Return one sentence, cut to its speech, at RATE_HZ and LEVEL."""
     if who == "ann":
         command = ["hibari", text, "-o", str(out), "--seed", "7"]

@@ -6,13 +6,17 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import soundfile
+import soxr
 
+from ambientd.speech import models
+from ambientd.speech.engine import EngineSettings, create
 from tests import running
 
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
@@ -172,6 +176,25 @@ def child_pid(parent: int, module: str) -> int:
     raise AssertionError(f"no {module} runs")
 
 
+def test_a_stopped_daemon_does_not_stop_capture(at: running.Place) -> None:
+    with running.daemon(at, "--source", str(SAMPLE)) as daemon:
+        session = at.ctl("record").stdout.strip()
+        native = at.root / session / "audio" / "room.native.wav"
+        running.wait_until(lambda: len(raw_lines(at, session)) >= 1)
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            grown = native.stat().st_size + 4 * 24_000 * 2
+            running.wait_until(lambda: native.stat().st_size > grown)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        running.wait_until(lambda: state(at, session) == "done", 60)
+        recording, _ = soundfile.read(at.root / session / "audio" / "room.wav", dtype="int16")
+    original, _ = soundfile.read(SAMPLE, dtype="int16")
+    assert (recording == original).all()
+    text = " ".join(line["text"] for line in raw_lines(at, session)).lower()
+    assert "please tell me" in text
+
+
 def test_a_stop_by_signal_drains_and_an_interrupted_drain_is_finished_later(
     at: running.Place,
 ) -> None:
@@ -212,6 +235,27 @@ def test_a_file_as_microphone_ends_its_session_by_itself(at: running.Place) -> N
     assert 'model: "tiny.en"' in transcript
     for line in lines:
         assert line["text"] in transcript
+
+
+def test_a_line_is_the_audio_between_its_times(at: running.Place) -> None:
+    with running.daemon(at, "--source", str(SAMPLE), "--source-speed", "max"):
+        session = at.ctl("record").stdout.strip()
+        running.wait_until(lambda: state(at, session) == "done", 60)
+    settings = EngineSettings(str(models.packaged_folder()), 2, None, 5)
+    engine = create("ambientd.speech.engines.faster_whisper:FasterWhisper", settings)
+    engine.load()
+    samples, rate_hz = soundfile.read(at.root / session / "audio" / "room.wav", dtype="float32")
+    lines = raw_lines(at, session)
+    assert len(lines) > 5
+    for line in lines:
+        start, end = (line[key] * rate_hz // 1000 for key in ("start_ms", "end_ms"))
+        cut = soxr.resample(samples[start:end], rate_hz, 16_000)
+        again = engine.decode(cut, avoid_loops=False).text
+        assert words(again) == words(line["text"])
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9']+", text.lower())
 
 
 ENGINES = """
