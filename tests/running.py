@@ -87,8 +87,12 @@ class Daemon:
         self._at = at
         self.log = log or at.folder / "ambientd.log"
         with self.log.open("a", encoding="utf-8") as file:
+            # Sessions of their own: Ctrl-C in the terminal is for whoever runs them.
             self.process = subprocess.Popen(
-                [str(BIN / "ambientd"), *arguments], env=at.environ, stderr=file
+                [str(BIN / "ambientd"), *arguments],
+                env=at.environ,
+                stderr=file,
+                start_new_session=True,
             )
 
     def wait_until_ready(self) -> None:
@@ -138,6 +142,7 @@ class Client:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if stderr is None else stderr,
+            start_new_session=True,
         )
         self._next_id = 0
         self._lock = threading.Lock()

@@ -32,6 +32,7 @@ class Listener:
         name: the track's name.
         frames: spool frames that may be read.
         finished: no more will come.
+        reported_ms: the position that the daemon knows.
         drained_said: whether the daemon knows that this track is through.
     """
 
@@ -39,6 +40,7 @@ class Listener:
         self.name = name
         self.frames = 0
         self.finished = False
+        self.reported_ms = from_ms
         self.drained_said = False
         self._fd = os.open(spool, os.O_RDONLY | os.O_CLOEXEC)
         self._vad = Vad()

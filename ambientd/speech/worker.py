@@ -48,6 +48,7 @@ class Worker:
         self._loaded = False
         self._last_speech_s = time.monotonic()
         self._last_progress_s: dict[str, float] = {}
+        self._unreported: dict[str, Listener] = {}
 
     def take_orders(self) -> None:
         """Obey orders until the daemon is gone, then end the process, even during a decode."""
@@ -65,8 +66,13 @@ class Worker:
         try:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._next_to_hear() is not None)
+                    # What was heard last is reported late, so that reports are few, not never.
+                    patience_s = PROGRESS_EVERY_S if self._unreported else None
+                    self._changed.wait_for(lambda: self._next_to_hear() is not None, patience_s)
                     track = self._next_to_hear()
+                    if track is None:
+                        for heard in list(self._unreported.values()):
+                            self._report(heard, at_once=True)
                 if track is not None:
                     self._hear(track)
         except Exception as error:  # noqa: BLE001 - a thread's end must be the process's
@@ -133,10 +139,19 @@ class Worker:
         due = now_s - self._last_progress_s.get(track.name, 0.0) >= PROGRESS_EVERY_S
         if at_once or due or is_drained:
             self._last_progress_s[track.name] = now_s
-            position_ms = min([track.settled_ms, *self._owed(track.name)])
-            self._pipe.send(
-                "progress", track=track.name, position_ms=position_ms, speech=track.in_speech
+            self._unreported.pop(track.name, None)
+            # Never back: a turn's padding reaches into silence that was reported before.
+            track.reported_ms = max(
+                track.reported_ms, min([track.settled_ms, *self._owed(track.name)])
             )
+            self._pipe.send(
+                "progress",
+                track=track.name,
+                position_ms=track.reported_ms,
+                speech=track.in_speech,
+            )
+        else:
+            self._unreported[track.name] = track
         if is_drained and not track.drained_said:
             track.drained_said = True
             self._pipe.send("drained", track=track.name)

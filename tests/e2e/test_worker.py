@@ -1,0 +1,240 @@
+"""The transcriber worker as a process, with the real model, fed a spool as the daemon would."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import soundfile
+import soxr
+
+from ambientd.speech import models
+from ambientd.speech.segmenter import Rules
+
+SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
+
+
+class Worker:
+    """A running worker; collects its events."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ambientd.speech.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        rules = Rules()
+        defaults = {
+            "model": str(models.packaged_folder()),
+            "engine": "ambientd.speech.engines.faster_whisper:FasterWhisper",
+            "threads": 2,
+            "language": None,
+            "beam_size": 5,
+            "unload_after_s": 300,
+            "vad": {name: getattr(rules, name) for name in Rules.__slots__},
+        }
+        self.order("configure", **{**defaults, **settings})
+
+    def order(self, order: str, **fields: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"order": order, **fields}).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def wait_for(self, timeout_s: float = 60, **wanted: Any) -> dict[str, Any]:
+        def find() -> dict[str, Any] | None:
+            return next((one for one in self.events if wanted.items() <= one.items()), None)
+
+        with self._changed:
+            assert self._changed.wait_for(lambda: find() is not None, timeout_s), self.events
+            found = find()
+        assert found is not None
+        return found
+
+    def all(self, event: str, track: str = "room") -> list[dict[str, Any]]:
+        return [
+            one for one in self.events if one["event"] == event and one.get("track", track) == track
+        ]
+
+    def end(self) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        code = self._process.wait(20)
+        self._reader.join()
+        self._process.stdout.close()
+        return code
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._changed:
+                self.events.append(json.loads(line))
+                self._changed.notify_all()
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    running = Worker()
+    yield running
+    running.end()
+
+
+@pytest.fixture(scope="session")
+def speech() -> Any:
+    samples, rate_hz = soundfile.read(SAMPLE, dtype="int16")
+    return soxr.resample(samples, rate_hz, 16_000)
+
+
+@pytest.fixture
+def spool(speech: numpy.ndarray, tmp_path: Path) -> Path:
+    path = tmp_path / "room.live.pcm"
+    path.write_bytes(speech.tobytes())
+    return path
+
+
+def words(turns: list[dict[str, Any]]) -> str:
+    text = " ".join(turn["text"] for turn in turns)
+    return " ".join(re.findall(r"[a-z0-9']+", text.lower()))
+
+
+def test_turns_arrive_while_the_spool_grows_and_positions_only_go_forward(
+    worker: Worker, spool: Path, speech: numpy.ndarray
+) -> None:
+    worker.order("track", track="room", spool=str(spool), from_ms=0)
+    worker.wait_for(event="ready")
+    worker.order("frames", track="room", frames=16_000 * 4)
+    first = worker.wait_for(event="turn")
+    assert "good morning" in words([first])
+    assert 0 < first["confidence"] <= 1
+    assert first["language"] == "en"
+    for seconds in range(5, len(speech) // 16_000):
+        worker.order("frames", track="room", frames=16_000 * seconds)
+    worker.order("frames", track="room", frames=len(speech))
+    worker.order("finish", track="room")
+    worker.wait_for(event="drained")
+    assert words(worker.all("turn")).endswith("please tell me when it works")
+    positions = [one["position_ms"] for one in worker.all("progress")]
+    assert positions == sorted(positions)
+    assert positions[-1] == len(speech) // 16
+    for turn in worker.all("turn"):
+        after = worker.events[worker.events.index(turn) + 1 :]
+        assert any(
+            one["event"] == "progress" and one["position_ms"] >= turn["end_ms"] for one in after
+        )
+
+
+def test_work_goes_on_where_it_is_told_and_no_turn_starts_before(
+    worker: Worker, spool: Path, speech: numpy.ndarray
+) -> None:
+    worker.order("track", track="room", spool=str(spool), from_ms=12_001)
+    worker.order("frames", track="room", frames=len(speech))
+    worker.order("finish", track="room")
+    worker.wait_for(event="drained")
+    turns = worker.all("turn")
+    assert turns[0]["start_ms"] >= 12_001
+    assert words(turns).startswith("i think the server was busy")
+
+
+def test_nothing_is_decoded_across_a_hole(worker: Worker, tmp_path: Path) -> None:
+    samples, rate_hz = soundfile.read(SAMPLE, dtype="int16")
+    speech = soxr.resample(samples, rate_hz, 16_000)
+    # The third sentence is cut in the middle: two seconds were not captured there.
+    hole = (6000, 8000)
+    path = tmp_path / "room.live.pcm"
+    cut = numpy.concatenate(
+        [speech[: hole[0] * 16], numpy.zeros(2000 * 16, dtype=numpy.int16), speech[hole[0] * 16 :]]
+    )
+    path.write_bytes(cut.tobytes())
+    worker.order("track", track="room", spool=str(path), from_ms=0)
+    worker.order("frames", track="room", frames=hole[0] * 16)
+    worker.order("hole", track="room", start_ms=hole[0], end_ms=hole[1])
+    worker.order("frames", track="room", frames=len(cut))
+    worker.order("finish", track="room")
+    worker.wait_for(event="drained")
+    turns = worker.all("turn")
+    assert all(turn["end_ms"] <= hole[0] or turn["start_ms"] >= hole[1] for turn in turns)
+    assert any(turn["end_ms"] == hole[0] for turn in turns), "the turn ends where audio ends"
+    assert words(turns).endswith("please tell me when it works")
+
+
+def test_two_tracks_are_heard_at_once_each_in_its_own_order(
+    worker: Worker, spool: Path, speech: numpy.ndarray, tmp_path: Path
+) -> None:
+    other = tmp_path / "call.live.pcm"
+    other.write_bytes(speech[16_000 * 14 :].tobytes())
+    for track, path in (("room", spool), ("call", other)):
+        worker.order("track", track=track, spool=str(path), from_ms=0)
+        worker.order("frames", track=track, frames=path.stat().st_size // 2)
+        worker.order("finish", track=track)
+    for track in ("room", "call"):
+        worker.wait_for(event="drained", track=track)
+        starts = [turn["start_ms"] for turn in worker.all("turn", track)]
+        assert starts == sorted(starts)
+        assert words(worker.all("turn", track)).endswith("please tell me when it works")
+
+
+def test_the_model_is_in_memory_only_while_somebody_speaks(tmp_path: Path) -> None:
+    silence = tmp_path / "silence.pcm"
+    silence.write_bytes(bytes(16_000 * 2 * 60))
+    samples, rate_hz = soundfile.read(SAMPLE, dtype="int16")
+    talk = tmp_path / "talk.pcm"
+    talk.write_bytes(soxr.resample(samples, rate_hz, 16_000).tobytes())
+    worker = Worker(unload_after_s=1)
+    try:
+        worker.order("track", track="call", spool=str(silence), from_ms=0)
+        worker.order("frames", track="call", frames=16_000 * 60)
+        worker.wait_for(event="progress", track="call", position_ms=60_000)
+        assert worker.all("model") == [], "nobody has spoken"
+        worker.order("track", track="room", spool=str(talk), from_ms=0)
+        worker.order("frames", track="room", frames=16_000 * 3)
+        worker.wait_for(event="model", state="loaded")
+        worker.wait_for(event="turn")
+        worker.order("finish", track="room")
+        worker.wait_for(event="model", state="unloaded")
+    finally:
+        assert worker.end() == 0
+
+
+def test_the_model_loads_when_speech_begins_not_when_it_ends(worker: Worker, spool: Path) -> None:
+    worker.order("track", track="room", spool=str(spool), from_ms=0)
+    worker.order("frames", track="room", frames=16_000)  # within "Good morning."
+    worker.wait_for(event="model", state="loaded")
+    assert worker.all("turn") == []
+
+
+def test_a_daemon_that_is_gone_ends_it_even_during_a_decode(spool: Path) -> None:
+    worker = Worker()
+    worker.order("track", track="room", spool=str(spool), from_ms=0)
+    worker.order("frames", track="room", frames=16_000 * 20)
+    worker.wait_for(event="decoding")
+    assert worker.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"model": "/no/such/folder"}, "model_broken"),
+        ({"engine": "no.such:Engine"}, "model_missing"),
+    ],
+)
+def test_what_can_never_work_is_a_fault(spool: Path, settings: dict[str, str], code: str) -> None:
+    worker = Worker(**settings)
+    try:
+        worker.order("track", track="room", spool=str(spool), from_ms=0)
+        worker.order("frames", track="room", frames=16_000 * 3)
+    except BrokenPipeError:
+        pass  # it had ended before
+    assert worker.wait_for(event="fault")["code"] == code
+    assert worker.end() == 1
