@@ -1,0 +1,1 @@
+"""Benchmarks print figures and assert nothing: `python -m tests.bench NAME`."""
