@@ -66,6 +66,9 @@ class Control:
         """End the session: ``{wait?}`` to ``{id, done}`` when capture is closed, or it is done."""
         wait = _optional(params, "wait", bool)
         recording = self._daemon.listening
+        if recording is None and wait and self._daemon.recordings:
+            # It was stopped before; there is still its text to wait for.
+            recording = self._daemon.recordings[-1]
         if recording is None:
             raise RefusedError("nothing is being recorded", code="not_recording")
         recording.stop("it was stopped")
@@ -115,6 +118,8 @@ class Control:
         daemon = self._daemon
         if open_now is not None:
             return f"ambientctl record, by {open_now.session.meta['consent']['by']}"
+        if daemon.recordings:
+            return daemon.recordings[-1].ending
         if daemon.last_ended:
             return daemon.last_ended
         if daemon.recovery.interrupted:

@@ -13,7 +13,7 @@ import anyio.abc
 import anyio.to_thread
 
 from ambientd import logs, paths, wire
-from ambientd.errors import RefusedError
+from ambientd.errors import AmbientError, RefusedError
 from ambientd.recording import Recording, open_recording
 from ambientd.recovery import Recovery
 from ambientd.rpc import listener
@@ -123,6 +123,10 @@ class Daemon:
             )
             self.recordings.append(recording)
             self._tasks.start_soon(self._own, recording, seconds)
+        except AmbientError as error:
+            self.last_ended = f"it could not start: {error}"
+            logs.event("record.failed", level=logging.ERROR, code=error.code, reason=error.message)
+            raise
         finally:
             self._starting = False
             self._let_recovery_work()
@@ -169,7 +173,7 @@ class Daemon:
             recording.why_ended = f"it failed: {error}"
         finally:
             self.recordings.remove(recording)
-            self.last_ended = f"session {recording.session.id} ended: {recording.why_ended}"
+            self.last_ended = recording.ending
             self._let_recovery_work()
 
     def _let_recovery_work(self) -> None:

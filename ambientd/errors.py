@@ -38,6 +38,13 @@ class SettingsError(AmbientError):
 
     code = "bad_settings"
 
+    @classmethod
+    def in_flag(cls, message: str, hint: str = "") -> SettingsError:
+        """Return the error for a wrong flag, which is a wrong usage."""
+        error = cls(message, hint)
+        error.exit_code = wire.EXIT_USAGE
+        return error
+
 
 class RootError(AmbientError):
     """The sessions folder cannot be used."""

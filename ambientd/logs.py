@@ -34,7 +34,9 @@ def configure(level: str) -> None:
     handler.setFormatter(_LineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    # The level is for our own events; of the libraries' only the warnings matter.
+    root.setLevel(logging.WARNING)
+    _LOGGER.setLevel(level.upper())
 
 
 def event(

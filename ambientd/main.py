@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import resource
 import signal
@@ -13,13 +14,14 @@ from typing import Any
 
 import anyio
 
-from ambientd import __version__, control, logs, settings, wire
+from ambientd import __version__, control, descriptors, logs, settings, wire
 from ambientd.daemon import Daemon
 from ambientd.errors import AmbientError, CaptureError, SettingsError
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the daemon in the foreground and return the exit code."""
+    descriptors.fill_standard()
     arguments = _parser().parse_args(argv)
     # A core dump would hold what was said; children inherit the limit.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -27,6 +29,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         values = settings.load(flags=settings.given_flags(vars(arguments)))
         logs.configure(values.text("log_level"))
+        for name, hint in settings.unknown_variables(os.environ):
+            logs.event("settings.unknown_variable", level=logging.WARNING, variable=name, near=hint)
         source = _source(arguments, values)
         anyio.run(_run, values, source)
     except AmbientError as error:
@@ -74,7 +78,7 @@ def _speed(text: str) -> float:
 def _source(arguments: argparse.Namespace, values: settings.Settings) -> dict[str, Any]:
     if arguments.source is None:
         if arguments.source_speed is not None:
-            raise SettingsError("--source-speed needs --source FILE")
+            raise SettingsError.in_flag("--source-speed needs --source FILE")
         return {"kind": "device", "name": values.optional_text("capture.device")}
     if not arguments.source.is_file():
         raise CaptureError(f"{arguments.source} is no file", "name a sound file")

@@ -139,6 +139,11 @@ class Recording:
             return None
         return max(0, self.captured_ms - self.transcriber.tracks[ROOM].position_ms)
 
+    @property
+    def ending(self) -> str:
+        """How it ended, as a sentence for people."""
+        return f"session {self.session.id} ended: {self.why_ended}"
+
     def stop(self, why: str) -> None:
         """End the recording; returns at once."""
         if not self._stop.is_set():

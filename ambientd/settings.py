@@ -33,6 +33,8 @@ class Setting:
         low: smallest accepted number.
         high: largest accepted number.
         choices: accepted words, if only some are.
+        pattern: regular expression that a string must match as a whole.
+        shape: the same in words.
         variable: environment variable; derived from the key unless it has a name of its own.
     """
 
@@ -43,6 +45,8 @@ class Setting:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    pattern: str = ""
+    shape: str = ""
     variable: str = ""
 
     @property
@@ -82,12 +86,16 @@ SETTINGS: tuple[Setting, ...] = (
         str,
         "ambientd.speech.engines.faster_whisper:FasterWhisper",
         "Speech engine, as an import path module:Class.",
+        pattern=r"[\w.]+:\w+",
+        shape="an import path module:Class",
     ),
     Setting(
         "speech.language",
         str,
         None,
         "Spoken language as a two-letter code; detected when not set (always en for *.en models).",
+        pattern=r"[a-z]{2,3}",
+        shape="a two-letter code such as en",
     ),
     Setting("speech.threads", int, 2, "Threads of the speech engine.", low=1, high=64),
     Setting("speech.beam_size", int, 5, "Beams of a decode; 1 is greedy.", low=1, high=20),
@@ -134,6 +142,9 @@ SETTINGS: tuple[Setting, ...] = (
         high=30_000,
     ),
 )
+
+PLACES = ("AMBIENT_SOCKET", "AMBIENT_STATE", "AMBIENT_CONFIG")
+"""Variables that are no settings: they say where settings, state and socket are."""
 
 BY_KEY: dict[str, Setting] = {setting.key: setting for setting in SETTINGS}
 
@@ -193,7 +204,10 @@ def load(
         SettingsError: a value or key that cannot be used; names where it stands.
     """
     environ = os.environ if environ is None else environ
-    file = Path(wire.config_file()) if file is None else file
+    if file is None:
+        file = Path(wire.config_file())
+        if environ.get("AMBIENT_CONFIG") and not file.exists():
+            raise SettingsError(f"{file}, named by AMBIENT_CONFIG, is not there", "create it")
     values: dict[str, Value] = {setting.key: setting.default for setting in SETTINGS}
     sources = dict.fromkeys(values, "default")
     for key, value in _read_file(file).items():
@@ -204,13 +218,45 @@ def load(
             values[setting.key] = _parse(setting, text, f"environment variable {setting.env}")
             sources[setting.key] = "environment"
     for key, text in (flags or {}).items():
-        values[key], sources[key] = _parse(BY_KEY[key], text, f"flag {BY_KEY[key].flag}"), "flag"
+        try:
+            values[key] = _parse(BY_KEY[key], text, f"flag {BY_KEY[key].flag}")
+        except SettingsError as error:
+            raise SettingsError.in_flag(error.message, error.hint) from None
+        sources[key] = "flag"
+    _check_together(values)
     return Settings(values, sources)
 
 
+def _check_together(values: Mapping[str, Value]) -> None:
+    on, off = values["speech.vad_on"], values["speech.vad_off"]
+    if isinstance(on, float) and isinstance(off, float) and off > on:
+        raise SettingsError(
+            f"speech.vad_off ({off:g}) must not lie above speech.vad_on ({on:g})", "set both"
+        )
+
+
 def sessions_root(settings: Settings) -> Path:
-    """Return the folder that holds the sessions, with ``~`` expanded and links resolved."""
-    return Path(settings.optional_text("root") or wire.default_root()).expanduser().resolve()
+    """Return the folder that holds the sessions, with ``~`` expanded and links resolved.
+
+    Raises:
+        SettingsError: it is relative, and a client started elsewhere would find another one.
+    """
+    root = Path(settings.optional_text("root") or wire.default_root()).expanduser()
+    if not root.is_absolute() and settings.sources["root"] != "flag":
+        raise SettingsError(
+            f"root ({settings.sources['root']}): {root} is no absolute path", "start it with / or ~"
+        )
+    return root.resolve()
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return AMBIENT_ variables that mean nothing, each with the nearest one that does."""
+    known = {*PLACES, *(setting.env for setting in SETTINGS)}
+    return [
+        (name, "".join(get_close_matches(name, known, n=1)))
+        for name in sorted(environ)
+        if name.startswith("AMBIENT_") and name not in known
+    ]
 
 
 def _parse(setting: Setting, text: str, where: str) -> Value:
@@ -232,7 +278,11 @@ def _check(setting: Setting, value: object, where: str) -> Value:
         raise SettingsError(f"{where}: {setting.key} must be {_kind_name(setting)}")
     if isinstance(value, str):
         if setting.choices and value not in setting.choices:
-            raise SettingsError(f"{where}: {setting.key} must be one of {list(setting.choices)}")
+            raise SettingsError(
+                f"{where}: {setting.key} must be one of {', '.join(setting.choices)}"
+            )
+        if setting.pattern and not re.fullmatch(setting.pattern, value):
+            raise SettingsError(f"{where}: {setting.key} must be {setting.shape}")
         return value
     number = float(value) if setting.kind is float else value
     low, high = setting.low, setting.high
@@ -255,8 +305,9 @@ def _read_file(file: Path) -> dict[str, Value]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        # The parser's own message carries the line and column.
-        raise SettingsError(f"{file}: {error}", "mend the line") from None
+        message, _, place = str(error).partition(" (at ")
+        line = place.split(",")[0] or "end"
+        raise SettingsError(f"{file}, {line}: {message}", "mend the line") from None
     values: dict[str, Value] = {}
     _flatten(tables, "", file, text, values)
     return values
@@ -273,8 +324,9 @@ def _flatten(
         elif isinstance(value, dict) and any(known.startswith(key + ".") for known in BY_KEY):
             _flatten(value, key + ".", file, text, values)
         else:
-            near = get_close_matches(key, BY_KEY, n=1)
-            hint = f"did you mean {near[0]}?" if near else "see the settings reference"
+            tables = {known.split(".")[0] for known in BY_KEY}
+            near = get_close_matches(key, [*BY_KEY, *tables], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(tables))}"
             where = f"{file}, line {line_of(text, key)}"
             raise SettingsError(f"{where}: unknown key {key}", hint)
 
@@ -307,12 +359,15 @@ def line_of(text: str, key: str) -> int:
 def add_flags(add_argument: Callable[..., object]) -> None:
     """Declare one flag a setting, by means of an argparse parser's ``add_argument``."""
     for setting in SETTINGS:
-        default = "not set" if setting.default is None else setting.default
+        default = setting.default
+        if default is None:
+            default = wire.default_root() if setting.key == "root" else "not set"
+        limits = f" from {setting.low:g} to {setting.high:g}" if setting.low is not None else ""
         add_argument(
             setting.flag,
             dest=f"setting:{setting.key}",
             metavar="VALUE" if not setting.choices else "{" + ",".join(setting.choices) + "}",
-            help=f"{setting.doc} (default: {default}; {setting.env})",
+            help=f"{setting.doc} ({setting.env};{limits} default: {default})",
         )
 
 

@@ -12,8 +12,9 @@ HEAD = """\
 # Settings
 
 A flag of `ambientd` beats its environment variable, which beats the file, which beats the default.
-The file is `~/.config/ambient/config.toml`, or what `AMBIENT_CONFIG` names. A value or a key that
-cannot be used is named with file and line, and nothing starts.
+The file is `~/.config/ambient/config.toml`, or what `AMBIENT_CONFIG` names. An unknown key and a
+value of the wrong kind or out of bounds are named with file and line, and nothing starts. Whether
+there is such a device or such a model is seen when a recording starts.
 
 ```toml
 [capture]

@@ -55,6 +55,7 @@ class Place:
             "AMBIENT_CONFIG": str(folder / "config.toml"),
             **(extra or {}),
         }
+        (folder / "config.toml").touch()
 
     def ctl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run `ambientctl`."""

@@ -247,7 +247,8 @@ class Transcriber:
             self.state = "listening"
         elif kind == "model":
             self.model_state = event["state"]
-            logs.event("model." + event["state"], load_s=event.get("load_s"))
+            took = {"load_s": event["load_s"]} if "load_s" in event else {}
+            logs.event("model." + event["state"], **took)
         elif kind == "progress":
             track = self.tracks[event["track"]]
             track.position_ms = max(track.position_ms, event["position_ms"])

@@ -115,8 +115,8 @@ TOOLS = (
             "Returns what was said in a session, also while it is being recorded: session, state, "
             "next, and lines with track, start_ms, end_ms, speaker and text. To follow a live "
             "session, call again with `since` set to the previous answer's `next`: only new lines "
-            "come back. `state` is live, transcribing, pending or done; after done nothing more "
-            "comes.",
+            "come back. `state` is live or transcribing while more may come, done when all is "
+            "there, pending when the recording waits for its text and polling is of no use.",
             {
                 "session": {
                     "type": "string",

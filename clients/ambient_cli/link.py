@@ -25,10 +25,19 @@ RETRY_AFTER_HANG_S = 10.0
 every request slow."""
 
 
-class Finder:
-    """Remembers when to look for a daemon again, and what has been said about it on stderr."""
+class NoRootError(Exception):
+    """Neither the settings nor a daemon say where the sessions are."""
 
-    def __init__(self, root: str) -> None:
+
+class Finder:
+    """Remembers when to look for a daemon again, and what has been said about it on stderr.
+
+    Args:
+        root: the sessions folder; None when the settings cannot be read, and then it is that of the
+            daemon that answers.
+    """
+
+    def __init__(self, root: str | None) -> None:
         self._root = root
         self._next_try_s = 0.0
         self._said: set[str] = set()
@@ -45,6 +54,16 @@ class Finder:
                 self._said.clear()
                 return link
         return None
+
+    def known_root(self) -> str:
+        """Return the sessions folder.
+
+        Raises:
+            NoRootError: nobody has said where it is.
+        """
+        if self._root is None:
+            raise NoRootError("no daemon answers, and without it the settings are needed")
+        return self._root
 
     def avoid_for_a_while(self) -> None:
         """Note that the daemon hangs."""
@@ -107,6 +126,8 @@ class Finder:
         if version.split(".")[:2] != __version__.split(".")[:2]:
             self.say(f"the daemon is version {version}, this is {__version__}; restart the service")
         theirs = str(answer.get("root"))
+        if self._root is None:
+            self._root = theirs
         if os.path.realpath(theirs) != os.path.realpath(self._root):
             self.say(
                 f"the daemon serves {theirs}, not {self._root}; reading {self._root} without it"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from ambientd import __version__, wire
+from ambientd import __version__, descriptors, wire
 
 USAGE = """\
 usage: ambient mcp
@@ -23,6 +23,7 @@ $AMBIENT_HOME, else the setting `root`, else {root}.
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code."""
+    descriptors.fill_standard()
     arguments = sys.argv[1:] if argv is None else argv
     if arguments == ["mcp"]:
         from ambient_cli import shim

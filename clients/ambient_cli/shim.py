@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 
-from ambient_cli.link import Finder
+from ambient_cli.link import Finder, NoRootError
 from ambientd import wire
 
 READ_BYTES = 64 << 10
@@ -54,10 +54,9 @@ class Pending:
 class Shim:
     """The relay's state: two buffers, the link to the daemon, and what is unanswered."""
 
-    def __init__(self, stdin_fd: int, stdout_fd: int, root: str) -> None:
+    def __init__(self, stdin_fd: int, stdout_fd: int, root: str | None) -> None:
         self._stdin_fd = stdin_fd
         self._stdout_fd = stdout_fd
-        self._root = root
         self._finder = Finder(root)
         self._link: socket.socket | None = None
         self._from_client = wire.LineSplitter()
@@ -140,7 +139,7 @@ class Shim:
 
         from ambientd import mcp
 
-        answer = mcp.handle(line, Path(self._root))
+        answer = mcp.handle(line, Path(self._finder.known_root()))
         if answer is not None:
             self._to_client += wire.encode(answer)
 
@@ -227,7 +226,8 @@ class Shim:
             del self._to_client[:written]
 
     def _say_no_daemon(self) -> None:
-        self._finder.say(f"ambientd does not answer; reading the files in {self._root}")
+        root = self._finder.known_root()
+        self._finder.say(f"ambientd does not answer; reading the files in {root}")
 
 
 def _owed_answer(line: bytes) -> Pending | None:
@@ -264,20 +264,23 @@ def main() -> int:
         root = _root()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
         sys.stderr.write(f"ambient mcp: {error}\n")
-        return wire.EXIT_FAILED
+        root = None  # a running daemon knows
     try:
         Shim(0, stdout_fd, root).run()
     except BrokenPipeError:
         pass  # the client is gone; there is nobody to tell
+    except (NoRootError, OSError) as error:
+        sys.stderr.write(f"ambient mcp: {error}\n")
+        return wire.EXIT_FAILED
     return wire.EXIT_OK
 
 
 def _root() -> str:
     """Find the sessions folder, without the settings table where nothing needs it."""
-    named = os.environ.get("AMBIENT_HOME")
-    if named:
-        return os.path.realpath(os.path.expanduser(named))
-    if not os.path.exists(wire.config_file()):
+    named = os.path.expanduser(os.environ.get("AMBIENT_HOME", ""))
+    if os.path.isabs(named):
+        return os.path.realpath(named)
+    if not named and not os.path.exists(wire.config_file()):
         return os.path.realpath(wire.default_root())
     from ambientd import settings
 

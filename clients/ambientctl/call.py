@@ -27,8 +27,10 @@ class DaemonFault(Exception):
         super().__init__(error.get("message", "the daemon failed"))
         data = error.get("data") or {}
         self.hint = str(data.get("hint", ""))
-        refused = error.get("code") == wire.REFUSED
-        self.exit_code = wire.EXIT_REFUSED if refused else wire.EXIT_FAILED
+        self.exit_code = {
+            wire.REFUSED: wire.EXIT_REFUSED,
+            wire.INVALID_PARAMS: wire.EXIT_USAGE,
+        }.get(error.get("code", 0), wire.EXIT_FAILED)
 
 
 def call(method: str, params: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:

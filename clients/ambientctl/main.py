@@ -9,7 +9,7 @@ from typing import Any
 
 from ambientctl import show
 from ambientctl.call import DaemonFault, NoDaemonError, call
-from ambientd import __version__, wire
+from ambientd import __version__, descriptors, wire
 
 QUICK_S = 10.0
 """For what the daemon answers at once."""
@@ -20,6 +20,7 @@ OPEN_S = 60.0
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code."""
+    descriptors.fill_standard()
     arguments = _parser().parse_args(argv)
     try:
         text: str = arguments.run(arguments)
@@ -61,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
         "record", help="start listening; prints the session's id and returns at once"
     )
     record.add_argument("--name", help="what to call the session")
-    record.add_argument("--seconds", type=float, metavar="S", help="stop by itself after S seconds")
+    record.add_argument(
+        "--seconds", type=_seconds, metavar="S", help="stop by itself after S seconds"
+    )
     record.add_argument(
         "--no-transcribe", action="store_true", help="record audio only; needs no speech model"
     )
@@ -74,6 +77,16 @@ def _parser() -> argparse.ArgumentParser:
     for verb in (status, record, stop, devices):
         verb.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return seconds
 
 
 def _status(arguments: argparse.Namespace) -> str:

@@ -49,7 +49,7 @@ def _session_rows(session: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         rows += [
             ("turns", f"{session['turns']}{last}"),
-            ("lag", _seconds(session["lag_ms"])),
+            ("lag", f"{_seconds(session['lag_ms'])} of audio is not text yet"),
             ("worker", f"{worker['state']}, model {worker['model']}, pid {worker['pid']}"),
         ]
         if worker["problem"]:
@@ -63,7 +63,10 @@ def devices(answer: dict[str, Any]) -> str:
     """Return the table that `ambientctl devices` prints."""
     found = answer["devices"]
     if not found:
-        return "no input devices\n"
+        return (
+            "no input devices: plug one in; on Linux check that PipeWire or PulseAudio runs and "
+            "that libasound2-plugins is installed\n"
+        )
     rows = [
         (
             "*" if device["default"] else " ",

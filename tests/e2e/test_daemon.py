@@ -145,7 +145,9 @@ def test_bad_settings_and_usage_stop_it_before_anything_is_made(at: running.Plac
     assert_one_line(start(at), "config.toml, line 2", "speech.threads")
     assert start(at, "--nonsense").returncode == 2
     assert start(at, "--source-speed", "0").returncode == 2
-    (at.folder / "config.toml").unlink()
+    (at.folder / "config.toml").write_text("", encoding="utf-8")
+    assert start(at, "--speech-threads", "99").returncode == 2
+    assert start(at, "--source-speed", "max").returncode == 2
     assert_one_line(start(at, "--source", "/no/such.wav"), "/no/such.wav")
     assert not at.root.exists()
     assert not at.socket.exists()
@@ -172,7 +174,18 @@ def test_without_a_daemon_ctl_exits_3_and_says_how_to_start_one(at: running.Plac
         assert done.stdout == ""
 
 
-@pytest.mark.parametrize("arguments", [(), ("sing",), ("record", "--nonsense"), ("stop", "now")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("sing",),
+        ("record", "--nonsense"),
+        ("stop", "now"),
+        ("record", "--seconds", "0"),
+        ("record", "--seconds", "nan"),
+        ("record", "--seconds", "inf"),
+    ],
+)
 def test_ctl_usage_errors_exit_2(at: running.Place, arguments: tuple[str, ...]) -> None:
     done = at.ctl(*arguments, check=False)
     assert done.returncode == 2
@@ -189,6 +202,18 @@ def test_record_and_stop_refuse_with_4_and_the_reason(sampled: running.Place) ->
     assert session in again.stderr
     stopped = json.loads(sampled.ctl("stop", "--wait", "--json").stdout)
     assert stopped == {"id": session, "done": True}
+    assert (sampled.root / session / "transcript.md").exists()
+
+
+def test_a_stop_that_waits_after_one_that_did_not_waits_for_the_text(
+    sampled: running.Place,
+) -> None:
+    session = sampled.ctl("record").stdout.strip()
+    running.wait_until(lambda: sampled.status()["session"]["captured_ms"] > 3000)
+    assert sampled.ctl("stop").stdout.strip() == session
+    assert session in sampled.status()["why"]
+    # Whether the text was complete by then or not, afterwards it is.
+    assert sampled.ctl("stop", "--wait", check=False).returncode in (0, 4)
     assert (sampled.root / session / "transcript.md").exists()
 
 

@@ -283,6 +283,21 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for(at: running.Place) -> N
     assert b"does not answer" in done.stderr
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_do_no_harm(at: running.Place, closed: str) -> None:
+    with running.daemon(at):
+        done = subprocess.run(
+            ["sh", "-c", f"exec {AMBIENT} mcp {closed}"],
+            env=at.environ,
+            input=line(PING),
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (b'"result":{}' in done.stdout) == (closed == "2>&-")
+
+
 def test_bad_settings_end_it_with_one_line(at: running.Place) -> None:
     (at.folder / "config.toml").write_text("rooot = 1\n", encoding="utf-8")
     environ = {key: value for key, value in at.environ.items() if key != "AMBIENT_HOME"}
@@ -292,6 +307,21 @@ def test_bad_settings_end_it_with_one_line(at: running.Place) -> None:
     assert done.returncode == 1
     assert b"config.toml, line 1: unknown key rooot; did you mean root?" in done.stderr
     assert done.stdout == b""
+
+
+def test_bad_settings_do_not_matter_while_a_daemon_answers(at: running.Place) -> None:
+    environ = {key: value for key, value in at.environ.items() if key != "AMBIENT_HOME"}
+    with running.daemon(at):
+        (at.folder / "config.toml").write_text("rooot = 1\n", encoding="utf-8")
+        done = subprocess.run(
+            [AMBIENT, "mcp"],
+            env=environ,
+            input=line(call("status")),
+            capture_output=True,
+            check=True,
+        )
+    assert json.loads(done.stdout)["result"]["isError"] is False
+    assert b"rooot" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,10 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None
         ("[speech]\nbeam_size = 0\n", "line 2", "speech.beam_size"),
         ("[speech]\nthreds = 2\n", "line 2", "did you mean speech.threads?"),
         ("[spech]\nthreads = 2\n", "line 1", "spech"),
+        ("[speach]\nthreads = 2\n", "line 1", "did you mean speech?"),
         ("speech = 3\n", "line 1", "speech"),
+        ("[speech]\nlanguage = 'german'\n", "line 2", "two-letter code"),
+        ("[speech]\nengine = 'whisper'\n", "line 2", "module:Class"),
         ("[speech]\nthreads = \n", "line 2", "config.toml"),
     ],
 )
@@ -59,6 +62,32 @@ def test_bad_variables_and_flags_name_themselves(tmp_path: Path) -> None:
         load(tmp_path, environ={"AMBIENT_SPEECH_THREADS": "many"})
     with pytest.raises(SettingsError, match="--speech-vad-on"):
         load(tmp_path, flags={"speech.vad_on": "2"})
+
+
+def test_thresholds_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="vad_off"):
+        load(tmp_path, "[speech]\nvad_on = 0.2\n")
+
+
+def test_a_relative_root_is_refused_but_for_a_flag(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no absolute path"):
+        settings.sessions_root(load(tmp_path, 'root = "sessions"\n'))
+    values = load(tmp_path, flags={"root": "sessions"})
+    assert settings.sessions_root(values) == Path.cwd() / "sessions"
+
+
+def test_unknown_variables_of_ours_are_found(tmp_path: Path) -> None:
+    environ = {"AMBIENT_SPEECH_THREDS": "3", "AMBIENT_SOCKET": "/x", "OTHER": "1"}
+    assert settings.unknown_variables(environ) == [
+        ("AMBIENT_SPEECH_THREDS", "AMBIENT_SPEECH_THREADS")
+    ]
+
+
+def test_a_named_file_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = str(tmp_path / "none.toml")
+    monkeypatch.setenv("AMBIENT_CONFIG", missing)
+    with pytest.raises(SettingsError, match="AMBIENT_CONFIG"):
+        settings.load(environ={"AMBIENT_CONFIG": missing})
 
 
 def test_the_root_comes_from_ambient_home_and_is_resolved(tmp_path: Path) -> None:
