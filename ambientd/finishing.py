@@ -66,20 +66,25 @@ async def transcribe(transcriber: Transcriber, session: Session) -> None:
     try:
         await transcriber.run()
     except TranscriberError as error:
-        logs.event("transcriber.failed", level=logging.ERROR, id=session.id, reason=error.message)
-        session.meta["warnings"].append(f"not fully transcribed: {error.message}")
-        await insist(session.save)
+        reason = error.message
+        logs.event("transcriber.failed", level=logging.ERROR, id=session.id, reason=reason)
+    except Exception as error:  # noqa: BLE001 - a defect here must not end the recording
+        reason = repr(error)
+        logs.event("transcriber.failed", level=logging.ERROR, exc_info=True, id=session.id)
+    else:
+        return
+    transcriber.state, transcriber.problem = "failed", reason
+    session.meta["warnings"].append(f"not fully transcribed: {reason}")
+    await insist(session.save)
 
 
-async def close_session(session: Session, track: str, duration_ms: int) -> None:
-    """Give the audio its final name and write down when the session ended.
+async def write_end(session: Session, duration_ms: int) -> None:
+    """Write down when a session ended.
 
     Args:
         session: a session nothing is recorded into any more.
-        track: the track to close.
         duration_ms: its length.
     """
-    await insist(session.close_audio, track)
     started_at = datetime.datetime.fromisoformat(session.meta["started_at"])
     ended_at = started_at + datetime.timedelta(milliseconds=duration_ms)
     session.meta["ended_at"] = ended_at.isoformat(timespec="milliseconds")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import datetime
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 
 from ambientd import child, finishing, logs, units
@@ -122,6 +124,7 @@ class Recording:
         self.closed = anyio.Event()
         self.done = anyio.Event()
         self._capture = capture
+        self._notes: anyio.abc.TaskGroup | None = None
         self._stop = anyio.Event()
         if worker_config is not None:
             track = Track(session.audio_path / layout.spool(ROOM))
@@ -162,11 +165,12 @@ class Recording:
             async with anyio.create_task_group() as group:
                 if self.transcriber is not None:
                     group.start_soon(finishing.transcribe, self.transcriber, session)
-                await self._record(seconds)
-                await finishing.close_session(session, ROOM, self.captured_ms)
+                await self._record(seconds, group)
+                await finishing.insist(session.close_audio, ROOM)
                 self.state = "finishing"
                 logs.event("session.closed", id=session.id, why=self.why_ended)
                 self.closed.set()
+                await finishing.write_end(session, self.captured_ms)
                 if self.transcriber is not None:
                     self.transcriber.finish(ROOM)
             if self.transcriber is not None and self.transcriber.state == "drained":
@@ -177,13 +181,15 @@ class Recording:
             self.closed.set()
             self.done.set()
 
-    async def _record(self, seconds: float | None) -> None:
+    async def _record(self, seconds: float | None, notes: anyio.abc.TaskGroup) -> None:
         await self._capture.send(
             "begin",
             folder=str(self.session.audio_path),
             track=ROOM,
             spool=self.transcriber is not None,
         )
+        # Events are written in tasks of their own: a disk that is full must not hold up a stop.
+        self._notes = notes
         async with anyio.create_task_group() as group:
             group.start_soon(self._order_stop)
             if seconds is not None:
@@ -217,7 +223,9 @@ class Recording:
                 if kind == "closed":
                     return True
             elif kind == "gap":
-                await self._note_gap(event)
+                self._note_gap(event)
+            elif kind == "overflow":
+                self._note("overflow", start_ms=event["at_ms"], end_ms=event["at_ms"])
             elif kind == "disk":
                 self.warning = "" if event["state"] == "ok" else event["message"]
                 logs.event("capture.disk", level=logging.WARNING, state=event["state"])
@@ -237,23 +245,20 @@ class Recording:
             spool = self.session.audio_path / layout.spool(ROOM)
             frames = spool.stat().st_size // units.SAMPLE_BYTES
             self.transcriber.add_frames(ROOM, frames)
-        await finishing.note(
-            self.session, "capture_lost", track=ROOM, end_ms=self.captured_ms, reason=self.why_ended
-        )
+        self._note("capture_lost", end_ms=self.captured_ms, reason=self.why_ended)
 
-    async def _note_gap(self, event: dict[str, Any]) -> None:
+    def _note_gap(self, event: dict[str, Any]) -> None:
         start_ms, end_ms = event["start_ms"], event["end_ms"]
         if self.transcriber is not None:
             self.transcriber.add_hole(ROOM, start_ms, end_ms)
         logs.event("capture.gap", level=logging.WARNING, start_ms=start_ms, end_ms=end_ms)
-        await finishing.note(
-            self.session,
-            "gap",
-            track=ROOM,
-            start_ms=start_ms,
-            end_ms=end_ms,
-            reason=event["reason"],
-        )
+        self._note("gap", start_ms=start_ms, end_ms=end_ms, reason=event["reason"])
+
+    def _note(self, kind: str, **fields: Any) -> None:
+        if self._notes is not None:
+            self._notes.start_soon(
+                partial(finishing.note, self.session, kind, track=ROOM, **fields)
+            )
 
     async def _publish(self, turn: dict[str, Any]) -> None:
         await finishing.insist(self.session.publish, turn)

@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from subprocess import CalledProcessError
 from typing import Any
 
 import anyio
@@ -22,13 +21,11 @@ import anyio.to_thread
 
 from ambientd import finishing, logs, units
 from ambientd.audio import wav
-from ambientd.errors import AmbientError, StoreError
+from ambientd.errors import StoreError
 from ambientd.speech.supervisor import Span, Track, Transcriber
 from ambientd.store import layout
 from ambientd.store import session as sessions
 from ambientd.store.session import Session
-
-TRACKS = ("room", "call")
 
 CAPTURE_END_TIMEOUT_S = 10.0
 """A capture child outlives its daemon by moments: it closes its files when its stdin closes."""
@@ -41,18 +38,25 @@ def unfinished(root: Path) -> list[Path]:
     """Return the folders that recovery may finish, oldest first."""
     found = []
     for path in sorted(root.iterdir()):
-        if path.is_symlink() or not path.is_dir() or (path / layout.TRANSCRIPT).exists():
-            continue
-        if sessions.read_own_meta(path) is not None and _tracks(path):
-            found.append(path)
+        try:
+            if _is_unfinished(path):
+                found.append(path)
+        except OSError as error:
+            logs.event("recovery.skipped", id=path.name, reason=error.strerror)
     return found
+
+
+def _is_unfinished(path: Path) -> bool:
+    if path.is_symlink() or not path.is_dir() or (path / layout.TRANSCRIPT).exists():
+        return False
+    return sessions.read_own_meta(path) is not None and bool(_tracks(path))
 
 
 def _tracks(path: Path) -> list[str]:
     audio = path / layout.AUDIO
     return [
         track
-        for track in TRACKS
+        for track in layout.TRACKS
         if any(
             (audio / name).is_file() and not (audio / name).is_symlink()
             for name in (layout.native_wav(track), layout.final_wav(track))
@@ -113,8 +117,7 @@ class Recovery:
             return
         try:
             await work(session)
-        except (OSError, AmbientError, ValueError, LookupError, CalledProcessError) as error:
-            # One broken folder must not keep the others from being finished.
+        except Exception as error:  # noqa: BLE001 - one broken folder must not harm the others
             logs.event("recovery.failed", level=logging.ERROR, id=path.name, reason=str(error))
         finally:
             session.release()
@@ -132,7 +135,8 @@ class Recovery:
             duration_ms = units.frames_to_ms(frames, rate_hz)
             session.meta["recovered"] = True
             await finishing.note(session, "recovered", track=track, end_ms=duration_ms)
-            await finishing.close_session(session, track, duration_ms)
+            await finishing.insist(session.close_audio, track)
+            await finishing.write_end(session, duration_ms)
             logs.event("session.recovered", id=session.id, duration_ms=duration_ms)
             if session.id not in self.interrupted:
                 self.interrupted.append(session.id)

@@ -45,6 +45,7 @@ class Microphone:
         self.device = ""
         self.rate_hz = 0
         self.ring = Ring(0)
+        self.overflows = 0
         self._name = name
         self._stream: Any = None
         self._first = threading.Event()
@@ -103,6 +104,7 @@ class Microphone:
                 self._stream.start()
             except sounddevice.PortAudioError as error:
                 last_error = error
+                self.close()
                 continue
             return
         raise _explain(last_error, self.device)
@@ -110,6 +112,8 @@ class Microphone:
     def _on_block(self, data: Any, frames: int, timing: Any, flags: Any) -> None:
         # PortAudio waits for this: copy, count, leave.
         self.ring.push(bytes(data), frames)
+        if flags.input_overflow:
+            self.overflows += 1
         self._last_block_s = time.monotonic()
         if not self._first_at_ns:
             self._first_at_ns = time.time_ns() - frames * 1_000_000_000 // self.rate_hz

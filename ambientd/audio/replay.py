@@ -31,6 +31,7 @@ class Replay:
         self.device = path.name
         self.rate_hz = 0
         self.ring = Ring(0)
+        self.overflows = 0
         self._path = path
         self._speed = speed
         self._file: Any = None

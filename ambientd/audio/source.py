@@ -27,11 +27,14 @@ class Source(Protocol):
         device: its name, for people.
         rate_hz: its sample rate.
         ring: where the blocks go; made by ``open``.
+        overflows: how often the audio system said that it dropped samples; it does not say how
+            many.
     """
 
     device: str
     rate_hz: int
     ring: Ring
+    overflows: int
 
     def open(self) -> int:
         """Open it.

@@ -53,6 +53,7 @@ class Writer:
         self._reported_frames = -1
         self._last_header_s = 0.0
         self._last_check_s = 0.0
+        self._overflows = 0
         self._threads = [
             threading.Thread(target=self._write_until_stopped, name="writer"),
             threading.Thread(target=self._sync_until_stopped, name="sync"),
@@ -78,7 +79,7 @@ class Writer:
             self._try(self._files.sync)
         else:
             self._say_what_is_missing()
-        self._try(self._files.patch_header)
+        self._patch_header()
         self._files.close()
         self._send("closed", **self._counts())
 
@@ -132,6 +133,12 @@ class Writer:
             self._send("disk", state="ok", message="audio is written again")
         return True
 
+    def _patch_header(self) -> None:
+        try:
+            self._files.patch_header()
+        except OSError:
+            pass  # whether the disk takes audio decides; the sizes are set again in a second
+
     def _report_if_due(self) -> None:
         now_s = time.monotonic()
         if now_s - self._last_report_s >= REPORT_S:
@@ -140,7 +147,7 @@ class Writer:
     def _report(self, now_s: float) -> None:
         if now_s - self._last_header_s >= HEADER_S:
             self._last_header_s = now_s
-            self._try(self._files.patch_header)
+            self._patch_header()
         due_s = REPORT_S if self._files.frames != self._reported_frames else IDLE_REPORT_S
         if now_s - self._last_report_s >= due_s:
             self._last_report_s = now_s
@@ -152,6 +159,9 @@ class Writer:
             self._check_source()
 
     def _check_source(self) -> None:
+        if self._source.overflows > self._overflows:
+            self._overflows = self._source.overflows
+            self._send("overflow", at_ms=self._files.queued_ms)
         state = self._source.state()
         if state is State.ALIVE or self._ended or not self._source.ring.is_empty():
             return

@@ -30,6 +30,8 @@ MAX_CONNECTIONS = 256
 BACKLOG = 1024
 """A burst of clients waits here instead of being told to try again."""
 
+ACCEPT_RETRY_S = 0.2
+
 FIRST_INHERITED_FD = 3
 """SD_LISTEN_FDS_START."""
 
@@ -140,10 +142,16 @@ def _remove_dead_socket(path: str) -> None:
 
 
 async def serve(listener: anyio.abc.SocketListener, service: Service) -> None:
-    """Accept connections until cancelled."""
+    """Accept connections until cancelled. Neither a connection nor accepting can end it."""
     open_connections = 0
 
     async def handle(stream: anyio.abc.SocketStream) -> None:
+        try:
+            await answer(stream)
+        except Exception:  # noqa: BLE001 - a defect in one connection ends that connection
+            logs.event("connection.failed", level=logging.ERROR, exc_info=True)
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
         nonlocal open_connections
         if not _is_own_user(stream):
             logs.event("connection.refused", level=logging.WARNING, reason="other user")
@@ -158,7 +166,14 @@ async def serve(listener: anyio.abc.SocketListener, service: Service) -> None:
         finally:
             open_connections -= 1
 
-    await listener.serve(handle)
+    async with anyio.create_task_group() as connections:
+        while True:
+            try:
+                await listener.serve(handle, connections)
+            except OSError as error:
+                # Too many open files, most likely: those who wait are accepted when some close.
+                logs.event("accept.failed", level=logging.ERROR, reason=error.strerror)
+                await anyio.sleep(ACCEPT_RETRY_S)
 
 
 def _is_own_user(stream: anyio.abc.SocketStream) -> bool:

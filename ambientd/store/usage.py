@@ -6,12 +6,16 @@ import os
 from pathlib import Path
 
 
-def disk(root: Path) -> dict[str, int]:
+def disk(root: Path) -> dict[str, int | None]:
     """Return ``used_bytes`` of everything below the root and ``free_bytes`` of its filesystem.
 
-    Sparse files count by what they really occupy. Links are not followed.
+    Sparse files count by what they really occupy. Links are not followed. Both are None when the
+    root cannot be looked at.
     """
-    room = os.statvfs(root)
+    try:
+        room = os.statvfs(root)
+    except OSError:
+        return {"used_bytes": None, "free_bytes": None}
     return {"used_bytes": _used_bytes(str(root)), "free_bytes": room.f_bavail * room.f_frsize}
 
 

@@ -91,8 +91,10 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def size(count: float) -> str:
+def size(count: float | None) -> str:
     """Return a number of bytes with a fitting unit."""
+    if count is None:
+        return "unknown"
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -120,6 +120,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self.ring = Ring(30 * RATE_HZ)
+        self.overflows = 0
         self.now = State.ALIVE
 
     def open(self) -> int:
@@ -242,6 +243,17 @@ def test_an_overflow_is_a_gap_of_its_length(folder_fd: int, tmp_path: Path) -> N
     assert (gap["start_ms"], gap["end_ms"], gap["reason"]) == (1000, 1500, "overflow")
     running.finish()
     assert soundfile.info(tmp_path / "room.native.wav").frames == RATE_HZ * 3 // 2 + BLOCK_FRAMES
+
+
+def test_samples_that_the_audio_system_dropped_are_said(folder_fd: int) -> None:
+    source, events = Blocks(), Events()
+    source.ring.push(tone(RATE_HZ).tobytes(), RATE_HZ)
+    source.overflows = 3
+    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    running.start()
+    events.wait_for(event="overflow", at_ms=1000)
+    running.finish()
+    assert [one["event"] for one in events.seen].count("overflow") == 1
 
 
 def test_a_source_that_ends_is_said_once_and_only_when_all_is_written(
