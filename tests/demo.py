@@ -48,7 +48,9 @@ def main() -> int:
         except KeyboardInterrupt:
             say("\nstopping ...")
             at.ctl("stop", "--wait", check=False)
-        show_tools(client, session)
+        # Anew: an interrupt may have left an answer unread in the other's pipe.
+        with running.client(at) as reader:
+            show_tools(reader, session)
     say("The daemon has stopped and its temporary folder is gone.")
     return 0
 
