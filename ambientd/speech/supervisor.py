@@ -185,7 +185,11 @@ class Transcriber:
     async def _run_worker(self) -> bool:
         """Run one worker to its end; True if everything is drained."""
         self.state, self.model_state, self.problem = "starting", "not loaded", ""
-        worker = await child.start(WORKER_MODULE)
+        try:
+            worker = await child.start(WORKER_MODULE)
+        except OSError as error:
+            self.problem = f"it could not be started: {error}"
+            return False
         self.worker_pid = worker.pid
         self._last_event_s = anyio.current_time()
         logs.event("worker.started", pid=worker.pid)

@@ -1,0 +1,160 @@
+"""The transcriber's bookkeeping, with workers that fail on demand in place of the real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ambientd.speech import supervisor
+from ambientd.speech.supervisor import Span, Track, Transcriber, TranscriberError
+
+pytestmark = pytest.mark.anyio
+
+# A worker that writes down its orders and then follows the script of its number in line.
+STUB = """
+import json, os, sys, time
+folder = os.environ["STUB_FOLDER"]
+number = len(os.listdir(folder + "/runs"))
+log = open(f"{folder}/runs/{number}", "w")
+script = json.load(open(folder + "/script.json"))[number]
+
+def send(event, **fields):
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+for line in sys.stdin:
+    log.write(line)
+    log.flush()
+    order = json.loads(line)
+    if order["order"] != "finish":
+        continue
+    for step in script:
+        if step == "hang":
+            time.sleep(60)
+        elif step == "die":
+            os._exit(9)
+        else:
+            send(**step)
+"""
+
+CONFIG: dict[str, Any] = {"model": "none"}
+TURN = {"track": "room", "start_ms": 500, "end_ms": 2000}
+TEXT = {"text": "words", "confidence": 0.9, "language": "en"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Stage:
+    """Runs a transcriber over scripted workers and keeps what came of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.happened: list[tuple[str, Any]] = []
+        self.transcriber = Transcriber(
+            CONFIG, {"room": Track(folder / "spool", frames=48_000)}, self._publish, self._skip
+        )
+        self.transcriber.finish("room")
+
+    async def _publish(self, turn: dict[str, Any]) -> None:
+        self.happened.append(("turn", (turn["start_ms"], turn["end_ms"])))
+
+    async def _skip(self, span: Span, why: str) -> None:
+        self.happened.append(("skip", (span.start_ms, span.end_ms)))
+
+    async def run(self, *scripts: list[Any]) -> None:
+        text = json.dumps(scripts)
+        (self._folder / "script.json").write_text(text, encoding="utf-8")
+        with anyio.fail_after(20):
+            await self.transcriber.run()
+
+    def orders(self, run: int) -> list[dict[str, Any]]:
+        """Return what the worker of a run was told."""
+        path = self._folder / "runs" / str(run)
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "stub_worker.py").write_text(STUB, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("STUB_FOLDER", str(tmp_path))
+    monkeypatch.setattr(supervisor, "WORKER_MODULE", "stub_worker")
+    monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.01)
+    return Stage(tmp_path)
+
+
+READY = {"event": "ready", "track": "room"}
+DECODING = {"event": "decoding", **TURN}
+PUBLISHED = {"event": "turn", **TURN, **TEXT}
+DRAINED = {"event": "drained", "track": "room"}
+
+
+async def test_a_worker_is_told_everything_and_its_turns_are_published(stage: Stage) -> None:
+    stage.transcriber.add_hole("room", 2500, 2700)
+    await stage.run([READY, DECODING, PUBLISHED, DRAINED])
+    assert stage.happened == [("turn", (500, 2000))]
+    assert stage.transcriber.state == "drained"
+    names = [order["order"] for order in stage.orders(0)]
+    assert names == ["configure", "track", "hole", "frames", "finish"]
+    assert stage.orders(0)[0]["model"] == "none"
+
+
+async def test_a_new_worker_goes_on_behind_what_is_published(stage: Stage) -> None:
+    later = {"event": "turn", "track": "room", "start_ms": 2000, "end_ms": 2900, **TEXT}
+    await stage.run([READY, DECODING, PUBLISHED, "die"], [READY, later, DRAINED])
+    assert stage.happened == [("turn", (500, 2000)), ("turn", (2000, 2900))]
+    assert stage.orders(1)[1]["from_ms"] == 2000
+    assert stage.transcriber.restarts == 1
+
+
+async def test_a_turn_that_costs_two_workers_is_skipped_before_work_goes_on(stage: Stage) -> None:
+    # The second worker cuts the turn a little differently: it is the same audio all the same.
+    shifted = {"event": "decoding", "track": "room", "start_ms": 532, "end_ms": 2032}
+    await stage.run([READY, DECODING, "die"], [READY, shifted, "die"], [READY, DRAINED])
+    assert stage.happened == [("skip", (532, 2032))]
+    assert stage.orders(2)[1]["from_ms"] == 2032
+
+
+async def test_two_turns_that_cost_a_worker_each_are_not_skipped(stage: Stage) -> None:
+    other = {"event": "decoding", "track": "room", "start_ms": 2000, "end_ms": 2900}
+    await stage.run(
+        [READY, DECODING, "die"], [READY, DECODING, PUBLISHED, other, "die"], [READY, DRAINED]
+    )
+    assert stage.happened == [("turn", (500, 2000))]
+
+
+async def test_a_worker_that_makes_no_progress_on_a_turn_is_replaced(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "MIN_STALL_S", 2.0)
+    monkeypatch.setattr(supervisor, "STALL_FACTOR", 0.1)
+    await stage.run([READY, DECODING, "hang"], [READY, DECODING, PUBLISHED, DRAINED])
+    assert stage.happened == [("turn", (500, 2000))]
+
+
+async def test_a_worker_that_never_says_a_word_is_replaced(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "MIN_STALL_S", 2.0)
+    await stage.run(["hang"], [READY, DRAINED])
+    assert stage.transcriber.restarts == 1
+
+
+async def test_workers_that_die_before_any_turn_are_given_up(stage: Stage) -> None:
+    with pytest.raises(TranscriberError, match="keeps failing"):
+        await stage.run(*[["die"]] * supervisor.MAX_EARLY_DEATHS)
+    assert stage.transcriber.state == "failed"
+
+
+async def test_a_fault_is_final(stage: Stage) -> None:
+    fault = {"event": "fault", "code": "model_broken", "message": "no good", "hint": ""}
+    with pytest.raises(TranscriberError, match="no good"):
+        await stage.run([fault, "hang"])
+    assert stage.transcriber.state == "failed"
