@@ -54,16 +54,11 @@ class Daemon:
         self._stopping = anyio.Event()
         self._draining = anyio.CancelScope()
 
-    async def run(
-        self,
-        methods: Callable[[Daemon], dict[str, ControlMethod]],
-        on_ready: Callable[[], None] | None = None,
-    ) -> None:
+    async def run(self, methods: Callable[[Daemon], dict[str, ControlMethod]]) -> None:
         """Serve until ``stop``, then end the recording, drain, and let go of everything.
 
         Args:
             methods: makes the control methods for this daemon.
-            on_ready: called once the socket accepts connections.
 
         Raises:
             AmbientError: it cannot start.
@@ -78,8 +73,6 @@ class Daemon:
                     self._tasks.start_soon(listener.serve, bound, service)
                     self._tasks.start_soon(self.recovery.run, self.root)
                     logs.event("daemon.ready", pid=os.getpid(), socket=self.socket_path)
-                    if on_ready is not None:
-                        on_ready()
                     await self._stopping.wait()
                     await self._drain()
                     self._tasks.cancel_scope.cancel()

@@ -170,9 +170,9 @@ class Recording:
                 self.state = "finishing"
                 logs.event("session.closed", id=session.id, why=self.why_ended)
                 self.closed.set()
-                await finishing.write_end(session, self.captured_ms)
                 if self.transcriber is not None:
                     self.transcriber.finish(ROOM)
+                await finishing.write_end(session, self.captured_ms)
             if self.transcriber is not None and self.transcriber.state == "drained":
                 await finishing.complete(session, [ROOM])
         finally:
@@ -236,10 +236,17 @@ class Recording:
         return False
 
     async def _mend(self) -> None:
-        """Make what a capture child left behind playable."""
+        """Make what a capture child left behind playable.
+
+        Raises:
+            CaptureError: it left nothing; then the session is gone too.
+        """
         self.why_ended = self.why_ended or "the capture process ended unexpectedly"
         logs.event("capture.lost", level=logging.ERROR, id=self.session.id, why=self.why_ended)
         native = self.session.audio_path / layout.native_wav(ROOM)
+        if not native.exists():
+            self.session.discard()
+            raise CaptureError(self.why_ended)
         self.progress["frames"] = await anyio.to_thread.run_sync(wav.repair, native)
         if self.transcriber is not None:
             spool = self.session.audio_path / layout.spool(ROOM)
