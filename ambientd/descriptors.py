@@ -1,14 +1,16 @@
-"""Keeps the standard descriptors occupied. Standard library only; the clients use it too."""
+"""Prepares the standard descriptors. Standard library only; the clients use it too."""
 
+import io
 import os
 import sys
 
 
-def fill_standard() -> None:
-    """Open the null device in place of each of stdin, stdout and stderr that is closed.
+def prepare_standard() -> None:
+    """Occupy closed standard descriptors, and write text as UTF-8 whatever the locale.
 
-    Otherwise the next file or socket that is opened gets its number, and whoever reads stdin or
-    prints an error reads or writes that.
+    The next file or socket that is opened would get the number of a closed one, and whoever reads
+    stdin or prints an error would read or write that. Service managers and clients start programs
+    in the C locale, whose encoding cannot spell what people say.
     """
     for fd in (0, 1, 2):
         try:
@@ -19,3 +21,6 @@ def fill_standard() -> None:
     if sys.stderr is None:
         # Python found it closed when it started.
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")

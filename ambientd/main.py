@@ -21,7 +21,7 @@ from ambientd.errors import AmbientError, CaptureError, SettingsError
 
 def main(argv: list[str] | None = None) -> int:
     """Run the daemon in the foreground and return the exit code."""
-    descriptors.fill_standard()
+    descriptors.prepare_standard()
     arguments = _parser().parse_args(argv)
     # A core dump would hold what was said; children inherit the limit.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

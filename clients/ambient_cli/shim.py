@@ -15,6 +15,7 @@ import sys
 import time
 
 from ambient_cli.link import Finder, NoRootError
+from ambient_cli.root import sessions_root
 from ambientd import wire
 
 READ_BYTES = 64 << 10
@@ -261,7 +262,7 @@ def main() -> int:
     # Whatever prints from here on lands on stderr and cannot corrupt the protocol.
     os.dup2(2, 1)
     try:
-        root = _root()
+        root = sessions_root()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
         sys.stderr.write(f"ambient mcp: {error}\n")
         root = None  # a running daemon knows
@@ -273,15 +274,3 @@ def main() -> int:
         sys.stderr.write(f"ambient mcp: {error}\n")
         return wire.EXIT_FAILED
     return wire.EXIT_OK
-
-
-def _root() -> str:
-    """Find the sessions folder, without the settings table where nothing needs it."""
-    named = os.path.expanduser(os.environ.get("AMBIENT_HOME", ""))
-    if os.path.isabs(named):
-        return os.path.realpath(named)
-    if not named and not os.path.exists(wire.config_file()):
-        return os.path.realpath(wire.default_root())
-    from ambientd import settings
-
-    return str(settings.sessions_root(settings.load()))

@@ -20,7 +20,7 @@ OPEN_S = 60.0
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    descriptors.fill_standard()
+    descriptors.prepare_standard()
     arguments = _parser().parse_args(argv)
     try:
         text: str = arguments.run(arguments)

@@ -1,0 +1,146 @@
+"""The verbs for people and scripts: `sessions`, `status`, `show`, `completion`.
+
+Each reads through the same tools as an assistant, and with --json prints exactly their text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+from ambient_cli import show
+from ambient_cli.reader import Reader, ReadError
+from ambientd import __version__, wire
+
+FOLLOW_EVERY_S = 0.5
+
+
+def main(arguments: list[str]) -> int:
+    """Run one verb and return the exit code."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        chosen.run(chosen)
+        sys.stdout.flush()
+    except ReadError as error:
+        sys.stderr.write(f"ambient: {error}\n")
+        return wire.EXIT_FAILED
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT, as shells report it
+    except BrokenPipeError:
+        # Who reads has what it wanted; keep the interpreter from complaining at exit.
+        sys.stdout = None
+    return wire.EXIT_OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ambient",
+        description="Reads what Ambient recorded, also while it is being recorded.",
+        epilog="exit codes: 0 done, 1 failed, 2 usage. The sessions are those of the running "
+        "ambientd; while none runs they are read from $AMBIENT_HOME, else the setting `root`, "
+        f"else {wire.default_root()}.",
+    )
+    parser.add_argument("--version", action="version", version=f"ambient {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    # `ambient mcp` itself never gets here; this is for its help, and for what it does not take.
+    verbs.add_parser("mcp", help="serve the sessions to an MCP client on stdin and stdout")
+    sessions = verbs.add_parser("sessions", help="list the sessions, newest first")
+    sessions.set_defaults(run=_sessions)
+    status = verbs.add_parser("status", help="say whether somebody is being recorded")
+    status.set_defaults(run=_status)
+    shown = verbs.add_parser("show", help="print what was said in a session")
+    shown.add_argument(
+        "session", metavar="ID", help="a session's id, the start of it, `latest`, or `live`"
+    )
+    shown.add_argument(
+        "--since", type=_count, default=0, metavar="N", help="leave out the first N lines"
+    )
+    shown.add_argument(
+        "--verbatim", action="store_true", help="without corrections and speakers' names"
+    )
+    shown.add_argument(
+        "--follow", action="store_true", help="print new lines until the session is done"
+    )
+    shown.set_defaults(run=_show)
+    for verb in (sessions, status, shown):
+        verb.add_argument("--json", action="store_true", help="print what the MCP tool returns")
+    completion = verbs.add_parser("completion", help="print a completion script for a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completion.set_defaults(run=_completion)
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no count of lines")
+    return int(text)
+
+
+def _sessions(chosen: argparse.Namespace) -> None:
+    reader = Reader()
+    if chosen.json:
+        print(reader.text("sessions"))
+    else:
+        sys.stdout.write(show.sessions(reader.value("sessions")))
+
+
+def _status(chosen: argparse.Namespace) -> None:
+    reader = Reader()
+    if chosen.json:
+        print(reader.text("status"))
+    else:
+        sys.stdout.write(show.status(reader.value("status")))
+
+
+def _show(chosen: argparse.Namespace) -> None:
+    reader = Reader()
+    session = _find(reader, chosen.session)
+    arguments = {"session": session, "since": chosen.since, "verbatim": chosen.verbatim}
+    if chosen.json:
+        print(reader.text("transcript", **arguments))
+        return
+    rows: list[dict[str, Any]] = reader.value("sessions")
+    started_at = next((row["started_at"] for row in rows if row["id"] == session), None)
+    answer = reader.value("transcript", **arguments)
+    page = show.Page(started_at, colour=sys.stdout.isatty())
+    # People read in the order of speaking; what comes later while following comes in its own.
+    for line in sorted(answer["lines"], key=lambda line: int(line["start_ms"])):
+        print(page.line(line))
+    while chosen.follow and answer["state"] in ("live", "transcribing"):
+        sys.stdout.flush()
+        time.sleep(FOLLOW_EVERY_S)
+        answer = reader.value("transcript", **{**arguments, "since": answer["next"]})
+        for line in answer["lines"]:
+            print(page.line(line))
+
+
+def _find(reader: Reader, wanted: str) -> str:
+    """Return the id that a person means.
+
+    Raises:
+        ReadError: none or more than one fits.
+    """
+    if wanted == "live":
+        live = reader.value("status")["live"]
+        if live is None:
+            raise ReadError("nobody is being recorded")
+        return str(live["id"])
+    ids = [str(row["id"]) for row in reader.value("sessions")]
+    if wanted == "latest":
+        if not ids:
+            raise ReadError("there are no sessions yet")
+        return ids[0]
+    fitting = [one for one in ids if one.startswith(wanted)]
+    if wanted in ids or not fitting:
+        return wanted  # also when it is unknown: the tool says so
+    if len(fitting) > 1:
+        raise ReadError(f"{wanted} fits {len(fitting)} sessions: {', '.join(sorted(fitting))}")
+    return fitting[0]
+
+
+def _completion(chosen: argparse.Namespace) -> None:
+    from ambient_cli import completion
+
+    sys.stdout.write(completion.script(chosen.shell))

@@ -1,0 +1,86 @@
+"""Calls the MCP tools as an assistant would: of the daemon, or on the files while none answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from typing import Any
+
+from ambient_cli.link import Finder, NoRootError
+from ambient_cli.root import sessions_root
+from ambientd import wire
+
+ANSWER_TIMEOUT_S = 15.0
+
+
+class ReadError(Exception):
+    """A tool refused or failed; its text is for people."""
+
+
+class Reader:
+    """One command's view of the sessions."""
+
+    def __init__(self) -> None:
+        try:
+            root: str | None = sessions_root()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
+            sys.stderr.write(f"ambient: {error}\n")
+            root = None
+        self._finder = Finder(root)
+        self._link = self._finder.connect()
+        self._next_id = 0
+
+    def text(self, tool: str, **arguments: Any) -> str:
+        """Call a tool and return the text of its answer.
+
+        Raises:
+            ReadError: it refused or failed.
+        """
+        self._next_id += 1
+        params = {"name": tool, "arguments": arguments}
+        request = {"jsonrpc": "2.0", "id": self._next_id, "method": "tools/call", "params": params}
+        answer = self._ask(wire.encode(request))
+        if "error" in answer:
+            raise ReadError(answer["error"]["message"])
+        text = str(answer["result"]["content"][0]["text"])
+        if answer["result"]["isError"]:
+            raise ReadError(text)
+        return text
+
+    def value(self, tool: str, **arguments: Any) -> Any:
+        """Call a tool and return the JSON value of its answer."""
+        return json.loads(self.text(tool, **arguments))
+
+    def _ask(self, line: bytes) -> dict[str, Any]:
+        if self._link is not None:
+            try:
+                return _exchange(self._link, line)
+            except OSError:
+                # It stopped under our hands; what it would have read is still there.
+                self._link.close()
+                self._link = None
+        from pathlib import Path
+
+        from ambientd import mcp
+
+        try:
+            answer = mcp.handle(line, Path(self._finder.known_root()))
+        except NoRootError as error:
+            raise ReadError(str(error)) from None
+        if answer is None:
+            raise ReadError("the request was not answered")
+        return answer
+
+
+def _exchange(link: socket.socket, line: bytes) -> dict[str, Any]:
+    link.settimeout(ANSWER_TIMEOUT_S)
+    link.sendall(line)
+    data = bytearray()
+    while not data.endswith(b"\n"):
+        piece = link.recv(1 << 16)
+        if not piece:
+            raise ConnectionResetError("the daemon closed the connection")
+        data += piece
+    answer: dict[str, Any] = json.loads(data)
+    return answer

@@ -1,0 +1,98 @@
+"""Turns the tools' answers into text for people."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+def sessions(rows: list[dict[str, Any]]) -> str:
+    """Return the table of `ambient sessions`."""
+    if not rows:
+        return "no sessions yet; ambientctl record starts one\n"
+    cells = [("ID", "STARTED", "LENGTH", "STATE", "NAME")]
+    for row in rows:
+        started = _instant(row["started_at"])
+        cells.append(
+            (
+                _printable(row["id"]),
+                "" if started is None else started.strftime("%Y-%m-%d %H:%M"),
+                "" if row["duration_s"] is None else _length(row["duration_s"]),
+                state(row),
+                _printable(row["name"] or ""),
+            )
+        )
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def state(row: dict[str, Any]) -> str:
+    """Return a session's state in a word, from its row."""
+    for word in ("live", "transcribing"):
+        if row[word]:
+            return word
+    if row["error"]:
+        return "broken"
+    return "done" if row["transcribed"] else "pending"
+
+
+def status(answer: dict[str, Any]) -> str:
+    """Return the page of `ambient status`."""
+    live = answer["live"]
+    listening = "nobody is being recorded" if live is None else f"recording {live['id']}"
+    waiting = answer["awaiting_transcript"]
+    text = f"{listening}\n{answer['sessions']} session(s)"
+    return text + (f", {waiting} without text yet\n" if waiting else "\n")
+
+
+class Page:
+    """Prints the lines of one session.
+
+    Args:
+        started_at: when it started; wall-clock times need it, track times are printed else.
+        colour: whether the reader is a terminal.
+    """
+
+    def __init__(self, started_at: str | None, *, colour: bool) -> None:
+        self._started_at = _instant(started_at)
+        self._colour = colour
+
+    def line(self, line: dict[str, Any]) -> str:
+        """Return one line of a transcript."""
+        who = line["speaker"] or line["track"]
+        clock = f"[{self._clock(line['start_ms'])}]"
+        if self._colour:
+            clock = f"{DIM}{clock}{PLAIN}"
+        return f"{clock} {_printable(who)}: {_printable(line['text'])}"
+
+    def _clock(self, start_ms: int) -> str:
+        if self._started_at is None:
+            return _length(start_ms / 1000)
+        moment = self._started_at + datetime.timedelta(milliseconds=start_ms)
+        return moment.strftime("%H:%M:%S")
+
+
+def _instant(text: str | None) -> datetime.datetime | None:
+    try:
+        return datetime.datetime.fromisoformat(text or "").astimezone()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _length(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _printable(text: str) -> str:
+    """Return text that can do a terminal no harm: control characters and surrogates are shown."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
+        for sign in text
+    )
