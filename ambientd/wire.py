@@ -142,6 +142,14 @@ def _classify(message: Any) -> Request | None:
     return Request(method, echo, message.get("params"), "id" not in message)
 
 
+MAX_ECHO_CHARS = 100
+
+
+def short(text: str) -> str:
+    """Return a client's own words for an error message: enough to know them by, never a megabyte."""
+    return text if len(text) <= MAX_ECHO_CHARS else text[:MAX_ECHO_CHARS] + "..."
+
+
 def result(id: str | int | None, value: Any) -> dict[str, Any]:
     """Build a JSON-RPC response object."""
     return {"jsonrpc": "2.0", "id": id, "result": value}

@@ -125,7 +125,7 @@ def _dispatch(request: wire.Request, root: Path, tools: Sequence[Tool]) -> dict[
         return {_EMPTY_LISTS[method]: []}
     if method == "tools/call":
         return _call(request.params, root, tools)
-    raise wire.Fault(wire.METHOD_NOT_FOUND, f"unknown method {method}")
+    raise wire.Fault(wire.METHOD_NOT_FOUND, f"unknown method {wire.short(method)}")
 
 
 def _call(params: object, root: Path, tools: Sequence[Tool]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _call(params: object, root: Path, tools: Sequence[Tool]) -> dict[str, Any]:
         raise wire.Fault(wire.INVALID_PARAMS, "tools/call: `name` must be a string")
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:
-        raise wire.Fault(wire.INVALID_PARAMS, f"unknown tool {name}")
+        raise wire.Fault(wire.INVALID_PARAMS, f"unknown tool {wire.short(name)}")
     arguments = params.get("arguments")
     if not isinstance(arguments, dict):
         raise wire.Fault(

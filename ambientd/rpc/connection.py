@@ -92,7 +92,9 @@ class Connection:
                 value = self._attach(request)
             elif self._attached:
                 # To an attached client these methods do not exist.
-                raise wire.Fault(wire.METHOD_NOT_FOUND, f"unknown method {request.method}")
+                raise wire.Fault(
+                    wire.METHOD_NOT_FOUND, f"unknown method {wire.short(request.method)}"
+                )
             else:
                 value = await self._service.control(request)
         except wire.Fault as fault:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ambientd import wire
 from ambientd.errors import StoreError
 from ambientd.store import edits, layout, turns
 from ambientd.store.folder import Folder, open_root
@@ -128,14 +129,15 @@ def open_session(root: str, session_id: str) -> Folder:
         StoreError: it is a link, or may not be opened.
     """
     if not layout.is_session_id(session_id):
-        raise NoSessionError(f"no session {session_id!r}: an id is a single folder name")
+        name = wire.short(session_id)
+        raise NoSessionError(f"no session {name!r}: an id is a single folder name")
     top = open_root(root)
     session = None
     if top is not None:
         with top:
             session = top.subfolder(session_id)
     if session is None:
-        raise NoSessionError(f"no session {session_id}")
+        raise NoSessionError(f"no session {wire.short(session_id)}")
     return session
 
 
