@@ -146,8 +146,13 @@ MAX_ECHO_CHARS = 100
 
 
 def short(text: str) -> str:
-    """Return a client's own words for an error message: enough to know them by, never a megabyte."""
+    """Return a client's own words for an error message: enough to know them by."""
     return text if len(text) <= MAX_ECHO_CHARS else text[:MAX_ECHO_CHARS] + "..."
+
+
+def unknown_method(method: str) -> Fault:
+    """Return the fault for a method that does not exist."""
+    return Fault(METHOD_NOT_FOUND, f"unknown method {short(method)}")
 
 
 def result(id: str | int | None, value: Any) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def _dispatch(request: wire.Request, root: Path, tools: Sequence[Tool]) -> dict[
         return {_EMPTY_LISTS[method]: []}
     if method == "tools/call":
         return _call(request.params, root, tools)
-    raise wire.Fault(wire.METHOD_NOT_FOUND, f"unknown method {wire.short(method)}")
+    raise wire.unknown_method(method)
 
 
 def _call(params: object, root: Path, tools: Sequence[Tool]) -> dict[str, Any]:

@@ -92,9 +92,7 @@ class Connection:
                 value = self._attach(request)
             elif self._attached:
                 # To an attached client these methods do not exist.
-                raise wire.Fault(
-                    wire.METHOD_NOT_FOUND, f"unknown method {wire.short(request.method)}"
-                )
+                raise wire.unknown_method(request.method)
             else:
                 value = await self._service.control(request)
         except wire.Fault as fault:

@@ -64,7 +64,7 @@ class Service:
         """
         method = self._methods.get(request.method)
         if method is None:
-            raise wire.Fault(wire.METHOD_NOT_FOUND, f"unknown method {wire.short(request.method)}")
+            raise wire.unknown_method(request.method)
         params = {} if request.params is None else request.params
         if not isinstance(params, dict):
             raise wire.Fault(wire.INVALID_PARAMS, f"{request.method}: `params` must be an object")
