@@ -6,6 +6,8 @@ contract with the control clients; sentences are not.
 
 from __future__ import annotations
 
+import errno
+
 from ambientd import wire
 
 
@@ -80,6 +82,35 @@ class StoreError(AmbientError):
     """A session's files cannot be read or written."""
 
     code = "store_failed"
+
+
+class WriteError(StoreError):
+    """The disk did not take something.
+
+    Attributes:
+        may_pass: whether the same write may succeed later: a full disk may get room.
+    """
+
+    code = "write_failed"
+
+    def __init__(self, what: str, error: OSError) -> None:
+        super().__init__(f"cannot write {what}: {error.strerror}")
+        self.may_pass = error.errno in _MAY_PASS
+
+
+_MAY_PASS = {
+    errno.EAGAIN,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.EROFS,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
 
 
 class RefusedError(AmbientError):

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from ambientd import logs
-from ambientd.errors import StoreError
+from ambientd.errors import StoreError, WriteError
 from ambientd.speech.supervisor import Span, Transcriber, TranscriberError
 from ambientd.store.session import Session
 
@@ -27,12 +27,17 @@ async def insist(write: Callable[..., None], *arguments: Any, **fields: Any) -> 
     """Write to a session, again and again until the disk takes it.
 
     Nothing is lost meanwhile: turns wait in the worker's pipe, and audio is on disk.
+
+    Raises:
+        StoreError: it will never take it, because the folder is gone or a log cannot be read.
     """
     told = False
     while True:
         try:
             await anyio.to_thread.run_sync(partial(write, *arguments, **fields))
-        except StoreError as error:
+        except WriteError as error:
+            if not error.may_pass:
+                raise
             if not told:
                 logs.event("store.failing", level=logging.ERROR, reason=error.message)
                 told = True
@@ -74,8 +79,16 @@ async def transcribe(transcriber: Transcriber, session: Session) -> None:
     else:
         return
     transcriber.state, transcriber.problem = "failed", reason
-    session.meta["warnings"].append(f"not fully transcribed: {reason}")
-    await insist(session.save)
+    await warn(session, f"not fully transcribed: {reason}")
+
+
+async def warn(session: Session, text: str) -> None:
+    """Add a warning to session.json; a folder that is gone needs none."""
+    session.meta["warnings"].append(text)
+    try:
+        await insist(session.save)
+    except StoreError as error:
+        logs.event("store.gone", level=logging.ERROR, id=session.id, reason=error.message)
 
 
 async def write_end(session: Session, duration_ms: int) -> None:
@@ -92,9 +105,19 @@ async def write_end(session: Session, duration_ms: int) -> None:
     await insist(session.save)
 
 
-async def complete(session: Session, tracks: Iterable[str]) -> None:
-    """Write transcript.md and delete the spools: the session is done."""
-    await insist(session.write_transcript)
+async def complete(session: Session, tracks: Iterable[str]) -> str:
+    """Write transcript.md and delete the spools: the session is done.
+
+    Returns:
+        Why it is not done after all, or an empty string.
+    """
+    try:
+        await insist(session.write_transcript)
+    except StoreError as error:
+        logs.event("session.not_done", level=logging.ERROR, id=session.id, reason=error.message)
+        await warn(session, f"transcript.md was not written: {error.message}")
+        return error.message
     for track in tracks:
         await anyio.to_thread.run_sync(session.remove_spool, track)
     logs.event("session.done", id=session.id)
+    return ""

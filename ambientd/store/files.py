@@ -5,11 +5,12 @@ Names are relative to an opened session directory; no link is followed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import Any
 
-from ambientd.errors import StoreError
+from ambientd.errors import WriteError
 
 PRIVATE = 0o600
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,7 +24,7 @@ def replace(dir_fd: int, name: str, data: bytes) -> None:
     The caller is the directory's only writer.
 
     Raises:
-        StoreError: it could not be written; the old content is untouched.
+        WriteError: it could not be written; the old content is untouched.
     """
     temporary = f".{name}.tmp"
     try:
@@ -42,7 +43,7 @@ def replace(dir_fd: int, name: str, data: bytes) -> None:
         os.rename(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
         os.fsync(dir_fd)
     except OSError as error:
-        raise StoreError(f"cannot write {name}: {error.strerror}") from error
+        raise WriteError(name, error) from error
 
 
 class JsonLog:
@@ -61,8 +62,11 @@ class JsonLog:
     def append(self, record: dict[str, Any]) -> None:
         """Append one record and wait until the disk has it.
 
+        A record that was written and could not be synced is published: readers see it already. It
+        is synced with the next one; until then only a power cut can lose it.
+
         Raises:
-            StoreError: it is not in the file; calling again is safe.
+            WriteError: it is not in the file; calling again is safe.
         """
         # Unescaped, so that people can read and grep their own language. A lone surrogate, which
         # no speech model emits, cannot be UTF-8 and becomes a question mark.
@@ -77,11 +81,14 @@ class JsonLog:
             written = os.write(self._fd, data)
             if written < len(data):
                 cut_torn_tail(self._fd)
-                raise StoreError(f"cannot write {self._name}: the disk is full")
-            os.fsync(self._fd)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise StoreError(f"cannot write {self._name}: {error.strerror}") from error
+            raise WriteError(self._name, error) from error
         self._tail_is_clean = True
+        try:
+            os.fsync(self._fd)
+        except OSError:
+            pass  # see above
 
     def close(self) -> None:
         """Close the file."""

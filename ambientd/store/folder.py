@@ -13,6 +13,7 @@ from ambientd.errors import StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -76,6 +77,25 @@ class Folder:
             RefusedFileError: it is anything but a regular file.
             StoreError: it may not be read.
         """
+        found = self.read_from(name, lambda _: 0)
+        return None if found is None else found[1]
+
+    def read_from(
+        self, name: str, offset_of: Callable[[os.stat_result], int | None]
+    ) -> tuple[os.stat_result, bytes] | None:
+        """Return the status of a regular file as it was opened, and its content from an offset on.
+
+        Args:
+            name: the file's name.
+            offset_of: takes the status and returns where to start, or None to read nothing.
+
+        Returns:
+            None if there is nothing of that name.
+
+        Raises:
+            RefusedFileError: it is anything but a regular file.
+            StoreError: it may not be read.
+        """
         path = os.path.join(self.path, name)
         try:
             fd = os.open(name, _FILE, dir_fd=self.fd)
@@ -86,10 +106,15 @@ class Folder:
                 raise RefusedFileError(f"refusing symlink {path}") from None
             raise StoreError(f"cannot read {path}: {error.strerror}") from None
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
                 raise RefusedFileError(f"refusing symlink {path}")
+            offset = offset_of(status)
+            if offset is None:
+                return status, b""
             with open(fd, "rb", closefd=False) as file:
-                return file.read()
+                file.seek(offset)
+                return status, file.read()
         except OSError as error:
             raise StoreError(f"cannot read {path}: {error.strerror}") from None
         finally:

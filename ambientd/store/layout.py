@@ -8,7 +8,10 @@ TRANSCRIPT = "transcript.md"
 LOCK = "transcribing.lock"
 AUDIO = "audio"
 
-TRACKS = ("room", "call")
+ROOM = "room"
+"""The microphone's track."""
+
+TRACKS = (ROOM, "call")
 
 
 def native_wav(track: str) -> str:

@@ -57,10 +57,14 @@ def claim(dir_fd: int, session_id: str) -> SessionLock:
             raise StoreError(f"{session_id} is being written", code="locked") from None
         # Between our open and our flock its holder may have removed the file: then we hold a lock
         # that nobody else can see.
-        if _is_current(dir_fd, fd):
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, str(os.getpid()).encode("ascii"), 0)
-            return SessionLock(dir_fd, fd)
+        try:
+            if _is_current(dir_fd, fd):
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, str(os.getpid()).encode("ascii"), 0)
+                return SessionLock(dir_fd, fd)
+        except OSError as error:
+            os.close(fd)
+            raise StoreError(f"cannot lock {session_id}: {error.strerror}") from error
         os.close(fd)
 
 

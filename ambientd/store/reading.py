@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ambientd import wire
 from ambientd.errors import StoreError
-from ambientd.store import edits, layout, turns
+from ambientd.store import layout, memory
 from ambientd.store.folder import Folder, open_root
 from ambientd.store.turns import Line
 
@@ -141,25 +141,23 @@ def open_session(root: str, session_id: str) -> Folder:
     return session
 
 
-def transcript_appended(session: Folder, verbatim: bool = False) -> list[Line]:
+def transcript_appended(
+    session: Folder, verbatim: bool = False, since: int = 0
+) -> tuple[int, list[Line]]:
     """Return the turns in the order in which they were published: what a cursor counts.
 
     Args:
         session: the opened session.
         verbatim: whether to leave the edits out.
+        since: how many to leave out.
+
+    Returns:
+        How many turns there are in all, and those from ``since`` on.
 
     Raises:
         StoreError: a log is refused, or a complete line of it does not parse.
     """
-    data = session.read(layout.RAW)
-    lines = [] if data is None else turns.parse(data, os.path.join(session.path, layout.RAW))
-    if verbatim:
-        return lines
-    edited = session.read(layout.EDITS)
-    if edited is None:
-        return lines
-    path = os.path.join(session.path, layout.EDITS)
-    return edits.fold(lines, [edit for _, edit in turns.records(edited, path)])
+    return memory.transcript(session, verbatim, since)
 
 
 def transcript(root: str, session_id: str, verbatim: bool = False) -> list[Line]:
@@ -169,7 +167,8 @@ def transcript(root: str, session_id: str, verbatim: bool = False) -> list[Line]
         StoreError: there is no such session, or a log of it cannot be read.
     """
     with open_session(root, session_id) as session:
-        return sorted(transcript_appended(session, verbatim), key=lambda line: line.start_ms)
+        _, lines = transcript_appended(session, verbatim)
+    return sorted(lines, key=lambda line: line.start_ms)
 
 
 def _sessions(root: str) -> Iterator[tuple[str, Folder]]:

@@ -8,12 +8,13 @@ import os
 import pwd
 import re
 import shutil
+import threading
 import unicodedata
 from pathlib import Path
 from typing import Any
 
 from ambientd import __version__
-from ambientd.errors import StoreError
+from ambientd.errors import StoreError, WriteError
 from ambientd.store import files, layout, lock, render
 
 RECORDER = "ambientd/"
@@ -38,6 +39,8 @@ class Session:
         self.meta = meta
         self._dir_fd = dir_fd
         self._lock = held
+        # Turns, events and session.json are written from several threads.
+        self._writing = threading.Lock()
         self._turns = files.JsonLog(dir_fd, layout.RAW)
         self._events = files.JsonLog(dir_fd, layout.EVENTS)
 
@@ -53,7 +56,10 @@ class Session:
             StoreError: the disk did not take it.
         """
         text = json.dumps(self.meta, ensure_ascii=False, indent=2)
-        files.replace(self._dir_fd, layout.SESSION, text.encode("utf-8", errors="replace") + b"\n")
+        with self._writing:
+            files.replace(
+                self._dir_fd, layout.SESSION, text.encode("utf-8", errors="replace") + b"\n"
+            )
 
     def publish(self, turn: dict[str, Any]) -> None:
         """Append one turn to raw.jsonl; from then on it is published and never changes.
@@ -61,7 +67,8 @@ class Session:
         Raises:
             StoreError: the disk did not take it.
         """
-        self._turns.append(turn)
+        with self._writing:
+            self._turns.append(turn)
 
     def note(self, kind: str, **fields: Any) -> None:
         """Append one event to events.jsonl.
@@ -69,7 +76,9 @@ class Session:
         Raises:
             StoreError: the disk did not take it.
         """
-        self._events.append({"kind": kind, **fields, "at": now().isoformat(timespec="seconds")})
+        record = {"kind": kind, **fields, "at": now().isoformat(timespec="seconds")}
+        with self._writing:
+            self._events.append(record)
 
     def write_transcript(self) -> None:
         """Write transcript.md, whose existence means that the session is done.
@@ -81,15 +90,22 @@ class Session:
         files.replace(self._dir_fd, layout.TRANSCRIPT, text.encode("utf-8", errors="replace"))
 
     def close_audio(self, track: str) -> None:
-        """Give a track's native file its final name: nothing records into it any more."""
+        """Give a track's native file its final name: nothing records into it any more.
+
+        Raises:
+            WriteError: it could not be renamed.
+        """
         native, final = layout.native_wav(track), layout.final_wav(track)
-        audio_fd = os.open(layout.AUDIO, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._dir_fd)
         try:
-            os.rename(native, final, src_dir_fd=audio_fd, dst_dir_fd=audio_fd)
-        except FileNotFoundError:
-            pass  # renamed before a crash
-        finally:
-            os.close(audio_fd)
+            audio_fd = os.open(layout.AUDIO, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._dir_fd)
+            try:
+                os.rename(native, final, src_dir_fd=audio_fd, dst_dir_fd=audio_fd)
+            except FileNotFoundError:
+                pass  # renamed before a crash
+            finally:
+                os.close(audio_fd)
+        except OSError as error:
+            raise WriteError(final, error) from error
 
     def remove_spool(self, track: str) -> None:
         """Delete a track's 16 kHz spool; the recording itself stays."""
@@ -174,9 +190,15 @@ def create(
     try:
         (path / layout.AUDIO).mkdir(mode=0o700)
         session = _open(path, meta)
-        session.save()
-    except (OSError, StoreError):
+    except (OSError, StoreError) as error:
         shutil.rmtree(path, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise WriteError(path.name, error) from error
+        raise
+    try:
+        session.save()
+    except StoreError:
+        session.discard()
         raise
     return session
 
@@ -217,7 +239,7 @@ def read_own_meta(path: Path) -> dict[str, Any] | None:
         fd = os.open(path / layout.SESSION, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
             meta = json.loads(file.read().decode("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(meta, dict) or not str(meta.get("recorder", "")).startswith(RECORDER):
         return None

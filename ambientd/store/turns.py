@@ -26,7 +26,7 @@ class Line(NamedTuple):
     text: str
 
 
-def records(data: bytes, path: str) -> list[tuple[int, dict[str, Any]]]:
+def records(data: bytes, path: str, first: int = 1) -> list[tuple[int, dict[str, Any]]]:
     """Parse a log: the objects on its complete, non-blank lines, each with its line number.
 
     What follows the last newline was never published and is not looked at.
@@ -34,12 +34,13 @@ def records(data: bytes, path: str) -> list[tuple[int, dict[str, Any]]]:
     Args:
         data: the file's content.
         path: the file, for errors.
+        first: the number of the first line in ``data``.
 
     Raises:
         StoreError: a complete line is no JSON object; names file and line.
     """
     found = []
-    for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n"), start=1):
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n"), start=first):
         if not line.strip():
             continue
         try:
@@ -52,14 +53,14 @@ def records(data: bytes, path: str) -> list[tuple[int, dict[str, Any]]]:
     return found
 
 
-def parse(data: bytes, path: str) -> list[Line]:
-    """Parse raw.jsonl.
+def parse(data: bytes, path: str, first: int = 1) -> list[Line]:
+    """Parse raw.jsonl, or the part of it that begins with line ``first``.
 
     Raises:
         StoreError: a complete line is no turn; names file and line.
     """
     lines = []
-    for number, record in records(data, path):
+    for number, record in records(data, path, first):
         track, text = record.get("track"), record.get("text")
         start_ms, end_ms = record.get("start_ms"), record.get("end_ms")
         if not isinstance(track, str) or not isinstance(text, str):

@@ -66,13 +66,13 @@ def _transcript(root: str, arguments: dict[str, Any]) -> str:
         # The state first: a line published after it is in the answer or in the next one, and
         # nobody is told `done` before the last line.
         state = reading.state(session)
-        lines = reading.transcript_appended(session, verbatim)
+        total, lines = reading.transcript_appended(session, verbatim, since)
     return _compact(
         {
             "session": session_id,
             "state": state,
-            "next": len(lines),
-            "lines": [line._asdict() for line in lines[since:]],
+            "next": total,
+            "lines": [line._asdict() for line in lines],
         }
     )
 

@@ -59,13 +59,28 @@ def test_a_short_write_publishes_nothing_and_the_next_append_is_whole(
     log.append({"n": 1})
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
-    with pytest.raises(StoreError, match="disk is full"):
+    with pytest.raises(StoreError, match="No space left"):
         log.append({"n": 2})
     monkeypatch.undo()
     assert (tmp_path / "raw.jsonl").read_bytes() == b'{"n":1}\n'
     log.append({"n": 3})
     log.close()
     assert (tmp_path / "raw.jsonl").read_bytes() == b'{"n":1}\n{"n":3}\n'
+
+
+def test_a_record_that_could_not_be_synced_is_published_and_not_doubled(
+    dir_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    log = files.JsonLog(dir_fd, "raw.jsonl")
+    monkeypatch.setattr(os, "fsync", fail)
+    log.append({"n": 1})
+    monkeypatch.undo()
+    log.append({"n": 2})
+    log.close()
+    assert (tmp_path / "raw.jsonl").read_bytes() == b'{"n":1}\n{"n":2}\n'
 
 
 def test_a_log_that_is_a_link_is_refused(dir_fd: int, tmp_path: Path) -> None:
