@@ -25,6 +25,7 @@ from ambientd.store import usage
 MAX_NAME_CHARS = 200
 MAX_SECONDS = 7 * 24 * 3600
 DEVICES_TIMEOUT_S = 10.0
+DISK_TIMEOUT_S = 2.0
 
 
 def methods(daemon: Daemon) -> dict[str, ControlMethod]:
@@ -43,6 +44,9 @@ class Control:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._listing = anyio.Lock()
+        # Of its own: a status on a disk that hangs must not keep turns from being published.
+        self._looking = anyio.CapacityLimiter(1)
 
     async def record(self, params: dict[str, Any]) -> dict[str, Any]:
         """Start a session: ``{name?, seconds?, transcribe?}`` to ``{id}``."""
@@ -63,7 +67,11 @@ class Control:
         return {"id": recording.session.id, "device": recording.device}
 
     async def stop(self, params: dict[str, Any]) -> dict[str, Any]:
-        """End the session: ``{wait?}`` to ``{id, done}`` when capture is closed, or it is done."""
+        """End the session: ``{wait?}`` to ``{id, done, problem}``.
+
+        Answers when capture is closed, or with ``wait`` when nothing is left to do for the session:
+        then ``problem`` says why it is not done after all.
+        """
         wait = _optional(params, "wait", bool)
         recording = self._daemon.listening
         if recording is None and wait and self._daemon.recordings:
@@ -73,10 +81,18 @@ class Control:
             raise RefusedError("nothing is being recorded", code="not_recording")
         recording.stop("it was stopped")
         await (recording.done if wait else recording.closed).wait()
-        return {"id": recording.session.id, "done": recording.done.is_set()}
+        return {
+            "id": recording.session.id,
+            "done": recording.done.is_set() and not recording.problem,
+            "problem": recording.problem,
+        }
 
     async def devices(self, params: dict[str, Any]) -> dict[str, Any]:
         """List the inputs, asked of the audio system anew by a process of its own."""
+        async with self._listing:
+            return await self._list_devices()
+
+    async def _list_devices(self) -> dict[str, Any]:
         with anyio.move_on_after(DEVICES_TIMEOUT_S):
             result = await anyio.run_process(
                 [sys.executable, "-m", "ambientd.audio.devices"], stderr=None, check=False
@@ -97,7 +113,11 @@ class Control:
         daemon = self._daemon
         now_s = anyio.current_time()
         open_now = daemon.listening
-        disk = await anyio.to_thread.run_sync(usage.disk, daemon.root)
+        disk: dict[str, int | None] = {"used_bytes": None, "free_bytes": None}
+        with anyio.move_on_after(DISK_TIMEOUT_S):
+            disk = await anyio.to_thread.run_sync(
+                usage.disk, daemon.root, abandon_on_cancel=True, limiter=self._looking
+            )
         return {
             "version": __version__,
             "pid": os.getpid(),

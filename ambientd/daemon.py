@@ -21,6 +21,8 @@ from ambientd.rpc.service import ControlMethod, Service
 from ambientd.settings import Settings
 from ambientd.speech import models
 
+LAST_ANSWERS_S = 0.05
+
 DRAIN_S = 15.0
 """How long a stop may take to publish what was said; the rest is done at the next start."""
 
@@ -66,8 +68,9 @@ class Daemon:
         self.started_s = anyio.current_time()
         candidates = wire.socket_candidates()
         paths.prepare_root(self.root)
-        with paths.locked_root(self.root, candidates[0]):
+        with paths.locked_root(self.root) as lock:
             async with listener.listening(candidates) as (bound, self.socket_path):
+                paths.describe_holder(lock, self.socket_path)
                 self.service = service = Service(self.root, methods(self))
                 async with anyio.create_task_group() as self._tasks:
                     self._tasks.start_soon(listener.serve, bound, service)
@@ -75,6 +78,8 @@ class Daemon:
                     logs.event("daemon.ready", pid=os.getpid(), socket=self.socket_path)
                     await self._stopping.wait()
                     await self._drain()
+                    # Who waited for that gets the answer before the connections go.
+                    await anyio.sleep(LAST_ANSWERS_S)
                     self._tasks.cancel_scope.cancel()
         logs.event("daemon.stopped")
 
@@ -163,7 +168,7 @@ class Daemon:
             await recording.run(seconds)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the daemon goes on
             logs.event("session.failed", level=logging.ERROR, exc_info=True)
-            recording.why_ended = f"it failed: {error}"
+            recording.why_ended = recording.problem = f"it failed: {error}"
         finally:
             self.recordings.remove(recording)
             self.last_ended = recording.ending

@@ -18,6 +18,9 @@ from ambientd import __version__, control, descriptors, logs, settings, wire
 from ambientd.daemon import Daemon
 from ambientd.errors import AmbientError, CaptureError, SettingsError
 
+OPEN_FILES = 1024
+"""Enough for every connection that is accepted, and for the children."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the daemon in the foreground and return the exit code."""
@@ -26,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     # A core dump would hold what was said; children inherit the limit.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o077)
+    _allow_open_files()
     try:
         values = settings.load(flags=settings.given_flags(vars(arguments)))
         logs.configure(values.text("log_level"))
@@ -37,6 +41,14 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"ambientd: {error}\n")
         return error.exit_code
     return wire.EXIT_OK
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit of open files: some systems start with as few as our connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -63,11 +63,15 @@ def prepare_private_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked_root(root: Path, socket_path: str) -> Iterator[None]:
-    """Hold the root for this daemon's life; the lock file says who holds it.
+def locked_root(root: Path) -> Iterator[int]:
+    """Hold the root for this daemon's life.
+
+    Yields:
+        The lock file's descriptor, for ``describe_holder``.
 
     Raises:
         AlreadyRunningError: another daemon holds it.
+        RootError: it cannot be locked.
     """
     path = root / LOCK_NAME
     try:
@@ -77,18 +81,27 @@ def locked_root(root: Path, socket_path: str) -> Iterator[None]:
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = _holder(fd)
             raise AlreadyRunningError(
                 f"another ambientd{holder} serves {root}", "stop it first, or use another --root"
             ) from None
-        body = {"pid": os.getpid(), "socket": socket_path, "version": __version__}
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps(body).encode("ascii") + b"\n", 0)
+        except OSError as error:
+            raise RootError(f"cannot lock {path}: {error.strerror}") from None
         # The file stays: removing it would let a third daemon lock a new one beside a waiting one.
-        yield
+        yield fd
     finally:
         os.close(fd)
+
+
+def describe_holder(lock_fd: int, socket_path: str) -> None:
+    """Write into a held lock file who holds it; for people, and for the refusal of a second."""
+    body = {"pid": os.getpid(), "socket": socket_path, "version": __version__}
+    try:
+        os.ftruncate(lock_fd, 0)
+        os.pwrite(lock_fd, json.dumps(body).encode("ascii") + b"\n", 0)
+    except OSError:
+        pass  # a full disk; the lock itself needs no room
 
 
 def _holder(fd: int) -> str:

@@ -21,13 +21,19 @@ from ambientd import child, finishing, logs, units
 from ambientd.audio import wav
 from ambientd.errors import CaptureError
 from ambientd.speech.supervisor import Span, Track, Transcriber
-from ambientd.store import layout
+from ambientd.store.layout import ROOM, native_wav
+from ambientd.store.layout import spool as spool_name
 from ambientd.store.session import Session, create
 
 CAPTURE_MODULE = "ambientd.audio.capture"
 
-ROOM = "room"
-"""The microphone's track."""
+SILENT_WARNING_S = 3.0
+"""A capture child reports once a second at least."""
+
+SECOND_LOOK_S = 1.0
+
+SILENT_END_S = 30.0
+"""As long as its ring lasts: after that nothing can be saved by waiting."""
 
 OPEN_TIMEOUT_S = 15.0
 """Audio servers that are waking up take seconds; beyond this the device is stuck."""
@@ -56,7 +62,11 @@ async def open_recording(
     Raises:
         AmbientError: it could not be started; nothing was created.
     """
-    capture = await child.start(CAPTURE_MODULE)
+    try:
+        capture = await child.start(CAPTURE_MODULE)
+    except OSError as error:
+        raise CaptureError(f"the capture process cannot be started: {error}") from None
+    session = None
     try:
         opened = await _open_input(capture, source)
         started_at = datetime.datetime.fromtimestamp(opened["started_at_ns"] / 1e9).astimezone()
@@ -69,23 +79,34 @@ async def open_recording(
             tracks={ROOM: track},
             basis="record",
         )
+        await _begin(capture, session, spool=worker_config is not None)
     except BaseException:
         await capture.end(CLOSE_TIMEOUT_S)
+        if session is not None:
+            session.discard()
         raise
     return Recording(capture, session, worker_config)
 
 
 async def _open_input(capture: child.Child, source: dict[str, Any]) -> dict[str, Any]:
     await capture.send("open", source=source)
+    return await _expect(capture, "the input did not open")
+
+
+async def _begin(capture: child.Child, session: Session, *, spool: bool) -> None:
+    """Have the capture child create its files; frames since the opening become their head."""
+    await capture.send("begin", folder=str(session.audio_path), track=ROOM, spool=spool)
+    await _expect(capture, "the recording did not begin")
+
+
+async def _expect(capture: child.Child, otherwise: str) -> dict[str, Any]:
     with anyio.move_on_after(OPEN_TIMEOUT_S):
         async for event in capture.events():
             if event["event"] == "fault":
                 raise CaptureError(event["message"], event["hint"], code=event["code"])
             return event
-        raise CaptureError("the capture process ended before it opened the input")
-    raise CaptureError(
-        f"the input did not open within {OPEN_TIMEOUT_S:g} s", "is the audio server running?"
-    )
+        raise CaptureError(f"{otherwise}: the capture process ended")
+    raise CaptureError(f"{otherwise} within {OPEN_TIMEOUT_S:g} s", "is the audio server running?")
 
 
 class Recording:
@@ -100,6 +121,7 @@ class Recording:
         state: ``recording``, ``closing`` or ``finishing``.
         why_ended: why it stopped, for people.
         warning: what is wrong at the moment, or an empty string.
+        problem: why it could not be finished, or an empty string.
         started_s: when it began, on the event loop's clock.
         turns: how many turns are published.
         last_turn_s: when the last one was, on the event loop's clock.
@@ -118,6 +140,7 @@ class Recording:
         self.state = "recording"
         self.why_ended = ""
         self.warning = ""
+        self.problem = ""
         self.started_s = anyio.current_time()
         self.turns = 0
         self.last_turn_s: float | None = None
@@ -126,8 +149,9 @@ class Recording:
         self._capture = capture
         self._notes: anyio.abc.TaskGroup | None = None
         self._stop = anyio.Event()
+        self._last_word_s = self.started_s
         if worker_config is not None:
-            track = Track(session.audio_path / layout.spool(ROOM))
+            track = Track(session.audio_path / spool_name(ROOM))
             self.transcriber = Transcriber(worker_config, {ROOM: track}, self._publish, self._skip)
 
     @property
@@ -174,7 +198,9 @@ class Recording:
                     self.transcriber.finish(ROOM)
                 await finishing.write_end(session, self.captured_ms)
             if self.transcriber is not None and self.transcriber.state == "drained":
-                await finishing.complete(session, [ROOM])
+                self.problem = await finishing.complete(session, [ROOM])
+            elif self.transcriber is not None:
+                self.problem = self.transcriber.problem
         finally:
             await self._capture.end(CLOSE_TIMEOUT_S)
             session.release()
@@ -182,16 +208,11 @@ class Recording:
             self.done.set()
 
     async def _record(self, seconds: float | None, notes: anyio.abc.TaskGroup) -> None:
-        await self._capture.send(
-            "begin",
-            folder=str(self.session.audio_path),
-            track=ROOM,
-            spool=self.transcriber is not None,
-        )
         # Events are written in tasks of their own: a disk that is full must not hold up a stop.
         self._notes = notes
         async with anyio.create_task_group() as group:
             group.start_soon(self._order_stop)
+            group.start_soon(self._watch)
             if seconds is not None:
                 group.start_soon(self._stop_after, seconds)
             closed_well = await self._follow()
@@ -208,6 +229,24 @@ class Recording:
         logs.event("capture.stuck", level=logging.ERROR, pid=self._capture.pid)
         await self._capture.end(0)
 
+    async def _watch(self) -> None:
+        """Notice a capture child that says nothing: it reports once a second at least."""
+        while True:
+            silent_s = anyio.current_time() - self._last_word_s
+            if silent_s >= SILENT_WARNING_S and not self.warning:
+                self.warning = "capture does not answer"
+                logs.event("capture.silent", level=logging.ERROR, pid=self._capture.pid)
+            if silent_s >= SILENT_END_S and await self._is_still_silent():
+                self.why_ended = "capture did not answer"
+                await self._capture.end(0)
+                return
+            await anyio.sleep(SILENT_WARNING_S)
+
+    async def _is_still_silent(self) -> bool:
+        """Look again: if this process was stopped, the child's words wait in the pipe."""
+        await anyio.sleep(SECOND_LOOK_S)
+        return anyio.current_time() - self._last_word_s >= SILENT_END_S
+
     async def _stop_after(self, seconds: float) -> None:
         await anyio.sleep(seconds)
         self.stop(f"{seconds:g} s were asked for")
@@ -216,6 +255,9 @@ class Recording:
         """Take the capture child's events until it ends; True if it closed its files."""
         async for event in self._capture.events():
             kind = event["event"]
+            if self.warning and anyio.current_time() - self._last_word_s >= SILENT_WARNING_S:
+                self.warning = ""
+            self._last_word_s = anyio.current_time()
             if kind in ("progress", "closed"):
                 self.progress.update(event)
                 if self.transcriber is not None:
@@ -230,26 +272,21 @@ class Recording:
                 self.warning = "" if event["state"] == "ok" else event["message"]
                 logs.event("capture.disk", level=logging.WARNING, state=event["state"])
             elif kind == "ended":
+                if event["reason"] == "device_lost":
+                    self._note("device_lost", start_ms=self.captured_ms)
                 self.stop(event["message"])
             elif kind == "fault":
                 self.why_ended = event["message"]
         return False
 
     async def _mend(self) -> None:
-        """Make what a capture child left behind playable.
-
-        Raises:
-            CaptureError: it left nothing; then the session is gone too.
-        """
+        """Make what a capture child left behind playable."""
         self.why_ended = self.why_ended or "the capture process ended unexpectedly"
         logs.event("capture.lost", level=logging.ERROR, id=self.session.id, why=self.why_ended)
-        native = self.session.audio_path / layout.native_wav(ROOM)
-        if not native.exists():
-            self.session.discard()
-            raise CaptureError(self.why_ended)
+        native = self.session.audio_path / native_wav(ROOM)
         self.progress["frames"] = await anyio.to_thread.run_sync(wav.repair, native)
         if self.transcriber is not None:
-            spool = self.session.audio_path / layout.spool(ROOM)
+            spool = self.session.audio_path / spool_name(ROOM)
             frames = spool.stat().st_size // units.SAMPLE_BYTES
             self.transcriber.add_frames(ROOM, frames)
         self._note("capture_lost", end_ms=self.captured_ms, reason=self.why_ended)

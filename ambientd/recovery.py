@@ -21,17 +21,14 @@ import anyio.to_thread
 
 from ambientd import finishing, logs, units
 from ambientd.audio import wav
-from ambientd.errors import StoreError
+from ambientd.speech.segmenter import WARM_MS
 from ambientd.speech.supervisor import Span, Track, Transcriber
-from ambientd.store import layout
+from ambientd.store import layout, turns
 from ambientd.store import session as sessions
 from ambientd.store.session import Session
 
 CAPTURE_END_TIMEOUT_S = 10.0
 """A capture child outlives its daemon by moments: it closes its files when its stdin closes."""
-
-WARM_MS = 1000
-"""Audio before the resume position that the VAD wants to hear."""
 
 
 def unfinished(root: Path) -> list[Path]:
@@ -54,6 +51,8 @@ def _is_unfinished(path: Path) -> bool:
 
 def _tracks(path: Path) -> list[str]:
     audio = path / layout.AUDIO
+    if audio.is_symlink():
+        return []  # it leads out of the session: not ours to mend
     return [
         track
         for track in layout.TRACKS
@@ -97,7 +96,10 @@ class Recovery:
 
     async def run(self, root: Path) -> None:
         """Finish every unfinished session."""
-        self.waiting = await anyio.to_thread.run_sync(unfinished, root)
+        try:
+            self.waiting = await anyio.to_thread.run_sync(unfinished, root)
+        except OSError as error:
+            logs.event("recovery.failed", level=logging.ERROR, reason=error.strerror)
         # The audio first, of all of them: it is quick, and a person may want to hear it.
         for path in list(self.waiting):
             await self._guarded(path, self._mend)
@@ -110,17 +112,17 @@ class Recovery:
                 self.waiting.pop(0)
 
     async def _guarded(self, path: Path, work: Callable[[Session], Awaitable[None]]) -> None:
+        session = None
         try:
             session = await anyio.to_thread.run_sync(sessions.reopen, path)
-        except StoreError as error:
-            logs.event("recovery.skipped", id=path.name, reason=error.message)
-            return
-        try:
-            await work(session)
+            # Looked at again under the lock: this daemon may have recorded and finished it since.
+            if await anyio.to_thread.run_sync(_is_unfinished, path):
+                await work(session)
         except Exception as error:  # noqa: BLE001 - one broken folder must not harm the others
             logs.event("recovery.failed", level=logging.ERROR, id=path.name, reason=str(error))
         finally:
-            session.release()
+            if session is not None:
+                session.release()
 
     async def _mend(self, session: Session) -> None:
         for track in _tracks(session.path):
@@ -167,28 +169,40 @@ async def _open_track(session: Session, name: str) -> Track:
     spool = session.audio_path / layout.spool(name)
     recording = session.audio_path / layout.final_wav(name)
     from_ms = max(0, resume_ms - WARM_MS)
+    holes = await anyio.to_thread.run_sync(gaps, session.path, name)
     # Made anew from the recording, which is the truth: what a crash left of the spool may be
     # shorter or torn.
     result = await anyio.run_process(
         [sys.executable, "-m", "ambientd.audio.respool", str(recording), str(spool), str(from_ms)]
     )
     frames = int(json.loads(result.stdout)["spool_frames"])
-    return Track(spool, resume_ms=resume_ms, frames=frames, finished=True)
+    return Track(spool, resume_ms=resume_ms, frames=frames, holes=holes, finished=True)
 
 
 def checkpoint_ms(path: Path, track: str) -> int:
     """Return where transcription of a track goes on: behind its last published or skipped turn."""
-    best = 0
-    for name in (layout.RAW, layout.EVENTS):
-        try:
-            data = (path / name).read_bytes()
-        except FileNotFoundError:
-            continue
-        for line in data[: data.rfind(b"\n") + 1].split(b"\n"):
-            record = json.loads(line) if line.strip() else {}
-            if record.get("track") == track and record.get("kind", "skipped") == "skipped":
-                best = max(best, int(record["end_ms"]))
-    return best
+    ends_ms = [record["end_ms"] for record in _records(path, layout.RAW, track)]
+    events = _records(path, layout.EVENTS, track)
+    ends_ms += [record["end_ms"] for record in events if record["kind"] == "skipped"]
+    return max(ends_ms, default=0)
+
+
+def gaps(path: Path, track: str) -> list[tuple[int, int]]:
+    """Return where a track has no audio, as (start_ms, end_ms)."""
+    return [
+        (record["start_ms"], record["end_ms"])
+        for record in _records(path, layout.EVENTS, track)
+        if record["kind"] == "gap" and record["end_ms"] > record["start_ms"]
+    ]
+
+
+def _records(path: Path, name: str, track: str) -> list[dict[str, Any]]:
+    try:
+        data = (path / name).read_bytes()
+    except FileNotFoundError:
+        return []
+    found = turns.records(data, str(path / name))
+    return [record for _, record in found if record.get("track") == track]
 
 
 async def _wait_for_capture(native: Path) -> None:

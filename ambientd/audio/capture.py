@@ -5,7 +5,7 @@ must be torn down to see new devices, and because a stuck device must be killabl
 closes it finishes its files and exits: a daemon that dies loses no audio.
 
 Orders: ``open``, ``begin``, ``stop``. Events: ``open`` or ``fault``, ``begun``, ``progress``,
-``gap``, ``disk``, ``ended``, ``closed``.
+``gap``, ``overflow``, ``disk``, ``ended``, ``closed``.
 """
 
 from __future__ import annotations

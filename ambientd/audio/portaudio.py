@@ -73,10 +73,11 @@ class Microphone:
 
     def state(self) -> State:
         """Tell whether blocks still come."""
+        stream = self._stream
+        if stream is None:
+            return State.ALIVE  # closed by us, which is no loss
         silent_s = time.monotonic() - self._last_block_s
-        if self._stream is None or silent_s > SILENT_FOR_S or not self._stream.active:
-            return State.LOST
-        return State.ALIVE
+        return State.LOST if silent_s > SILENT_FOR_S or not stream.active else State.ALIVE
 
     def close(self) -> None:
         """Close the stream; a stuck one is left to the end of the process."""

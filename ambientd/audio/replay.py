@@ -74,6 +74,13 @@ class Replay:
             self._file.close()
 
     def _play(self) -> None:
+        try:
+            self._play_to_the_end()
+        finally:
+            # Also when the file turns out to be broken in the middle.
+            self._ended = True
+
+    def _play_to_the_end(self) -> None:
         block_frames = self.rate_hz * BLOCK_MS // 1000
         start_s = time.monotonic()
         played = 0
@@ -91,7 +98,6 @@ class Replay:
                 while not self.ring.has_room(frames) and not self._closing.wait(FULL_PAUSE_S):
                     pass
             self.ring.push(mono.tobytes(), frames)
-        self._ended = True
 
 
 def _reason(error: Exception) -> str:

@@ -6,8 +6,10 @@ in the ring, half a minute of it, and the same bytes are tried again.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +86,14 @@ class Writer:
         self._send("closed", **self._counts())
 
     def _write_until_stopped(self) -> None:
+        try:
+            self._write()
+        except Exception:  # noqa: BLE001 - whatever it is, this process must not look alive
+            # The daemon mends the files of a capture that is gone.
+            traceback.print_exc()
+            os._exit(1)
+
+    def _write(self) -> None:
         while not self._stop.wait(RETRY_S if self._failing else BATCH_S):
             if not self._failing or self._try(self._files.flush):
                 self._drain()

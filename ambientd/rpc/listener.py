@@ -170,9 +170,10 @@ async def serve(listener: anyio.abc.SocketListener, service: Service) -> None:
         while True:
             try:
                 await listener.serve(handle, connections)
-            except OSError as error:
+            except (OSError, anyio.BrokenResourceError) as error:
                 # Too many open files, most likely: those who wait are accepted when some close.
-                logs.event("accept.failed", level=logging.ERROR, reason=error.strerror)
+                reason = error.__cause__ or error
+                logs.event("accept.failed", level=logging.ERROR, reason=reason)
                 await anyio.sleep(ACCEPT_RETRY_S)
 
 

@@ -7,11 +7,8 @@ import os
 import numpy
 
 from ambientd import units
-from ambientd.speech.segmenter import Rules, Segmenter, Turn
+from ambientd.speech.segmenter import WARM_MS, Rules, Segmenter, Turn
 from ambientd.speech.vad import FRAME_SAMPLES, Vad
-
-WARM_MS = 1000
-"""How much the VAD hears before the position at which it goes on after a restart."""
 
 SLICE_FRAMES = 16 * FRAME_SAMPLES
 """Read at once: half a second."""
@@ -66,8 +63,9 @@ class Listener:
         return self._ended
 
     def add_hole(self, start_ms: int, end_ms: int) -> None:
-        """Say that there is no audio between two times."""
-        self._holes.append((start_ms, end_ms))
+        """Say that there is no audio between two times; what lies behind us does not matter."""
+        if self._frame_at(end_ms) > self._next_frame:
+            self._holes.append((start_ms, end_ms))
 
     def has_work(self) -> bool:
         """Tell whether ``advance`` would do anything."""

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 FRAME_MS = 32
 
+WARM_MS = 1000
+"""How much the VAD hears before the position at which work goes on after a restart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:

@@ -38,6 +38,8 @@ RESTART_PAUSE_S = 1.0
 
 END_GRACE_S = 2.0
 
+SECOND_LOOK_S = 1.0
+
 Publish = Callable[[dict[str, Any]], Awaitable[None]]
 Skip = Callable[["Span", str], Awaitable[None]]
 
@@ -129,7 +131,9 @@ class Transcriber:
         self._fault: TranscriberError | None = None
         self._in_hand: Span | None = None
         self._in_hand_since_s = 0.0
-        self._last_event_s = 0.0
+        self._last_advance_s = 0.0
+        self._is_publishing = False
+        self._early_deaths = 0
         self._losses: list[Span] = []
 
     def add_frames(self, track: str, frames: int) -> None:
@@ -153,7 +157,6 @@ class Transcriber:
         Raises:
             TranscriberError: workers keep dying, or one said that it can never work.
         """
-        early_deaths = 0
         while not await self._run_worker():
             if self._fault is not None:
                 self.state = "failed"
@@ -161,13 +164,13 @@ class Transcriber:
             self.restarts += 1
             logs.event("worker.lost", level=logging.WARNING, reason=self.problem)
             if self._in_hand is None:
-                early_deaths += 1
-                if early_deaths >= MAX_EARLY_DEATHS:
+                self._early_deaths += 1
+                if self._early_deaths >= MAX_EARLY_DEATHS:
                     self.state = "failed"
                     raise TranscriberError(f"the transcriber keeps failing: {self.problem}")
                 await anyio.sleep(RESTART_PAUSE_S)
             else:
-                early_deaths = 0
+                self._early_deaths = 0
                 await self._account_for_loss(self._in_hand)
         self.state = "drained"
 
@@ -191,7 +194,7 @@ class Transcriber:
             self.problem = f"it could not be started: {error}"
             return False
         self.worker_pid = worker.pid
-        self._last_event_s = anyio.current_time()
+        self._last_advance_s = anyio.current_time()
         logs.event("worker.started", pid=worker.pid)
         try:
             async with anyio.create_task_group() as group:
@@ -240,7 +243,6 @@ class Transcriber:
 
     async def _take_events(self, worker: child.Child) -> None:
         async for event in worker.events():
-            self._last_event_s = anyio.current_time()
             await self._take(event)
             if self._is_drained() or self._fault is not None:
                 return
@@ -255,7 +257,9 @@ class Transcriber:
             logs.event("model." + event["state"], **took)
         elif kind == "progress":
             track = self.tracks[event["track"]]
-            track.position_ms = max(track.position_ms, event["position_ms"])
+            if event["position_ms"] > track.position_ms:
+                track.position_ms = event["position_ms"]
+                self._last_advance_s = anyio.current_time()
         elif kind == "decoding":
             self.state = "decoding"
             self._in_hand_since_s = anyio.current_time()
@@ -275,10 +279,16 @@ class Transcriber:
             )
 
     async def _finish_turn(self, event: dict[str, Any]) -> None:
-        # Out of hand first: if the disk is slow now, that is not the worker's stall.
         self._in_hand, self.state = None, "listening"
         keys = ("track", "start_ms", "end_ms", "text", "confidence", "language")
-        await self._publish({key: event[key] for key in keys})
+        # If the disk is slow now, that is not the worker's stall.
+        self._is_publishing = True
+        try:
+            await self._publish({key: event[key] for key in keys})
+        finally:
+            self._is_publishing = False
+        self._early_deaths = 0
+        self._last_advance_s = anyio.current_time()
         track = self.tracks[event["track"]]
         track.resume_ms = max(track.resume_ms, event["end_ms"])
         logs.event(
@@ -295,6 +305,10 @@ class Transcriber:
         while True:
             left_s = self._patience_left_s()
             if left_s <= 0:
+                # If this process was stopped, the worker's words wait in the pipe: look again.
+                await anyio.sleep(SECOND_LOOK_S)
+                if self._patience_left_s() > 0:
+                    continue
                 self.problem = "it made no progress"
                 worker_scope.cancel()
                 return
@@ -303,6 +317,8 @@ class Transcriber:
     def _patience_left_s(self) -> float:
         now_s = anyio.current_time()
         turn = self._in_hand
+        if self._is_publishing:
+            return MIN_STALL_S
         if turn is not None:
             allowed_s = max(MIN_STALL_S, STALL_FACTOR * (turn.end_ms - turn.start_ms) / 1000)
             return self._in_hand_since_s + allowed_s - now_s
@@ -310,7 +326,7 @@ class Transcriber:
             units.frames_to_ms(track.frames, units.SPOOL_RATE_HZ) > track.position_ms + BEHIND_MS
             for track in self.tracks.values()
         ):
-            return self._last_event_s + MIN_STALL_S - now_s
+            return self._last_advance_s + MIN_STALL_S - now_s
         return MIN_STALL_S
 
     def _signal(self) -> None:

@@ -19,9 +19,10 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from typing import Any
 
-from ambientd.errors import AmbientError, StoreError
+from ambientd.errors import AmbientError
 from ambientd.pipe import ParentPipe
 from ambientd.speech import engine, guard
 from ambientd.speech.listener import Listener
@@ -49,6 +50,7 @@ class Worker:
         self._last_speech_s = time.monotonic()
         self._last_progress_s: dict[str, float] = {}
         self._unreported: dict[str, Listener] = {}
+        self._heard: dict[str, tuple[int, bool]] = {}
 
     def take_orders(self) -> None:
         """Obey orders until the daemon is gone, then end the process, even during a decode."""
@@ -92,10 +94,15 @@ class Worker:
                 self._unload_if_idle()
 
     def fail(self, error: Exception) -> None:
-        """Tell the daemon that this child can never work, and end the process."""
-        if not isinstance(error, AmbientError):
-            error = StoreError(f"the transcriber failed: {error!r}", code="transcriber_failed")
-        self._pipe.send_fault(error)
+        """End the process; tell the daemon if it is of no use to start another.
+
+        Anything but an error that a person can act on may be the fault of the turn in hand: the
+        daemon counts what a turn costs, and skips it in the end.
+        """
+        if isinstance(error, AmbientError):
+            self._pipe.send_fault(error)
+        else:
+            traceback.print_exception(error)
         os._exit(1)
 
     def _take(self, order: dict[str, Any]) -> None:
@@ -125,6 +132,8 @@ class Worker:
     def _hear(self, track: Listener) -> None:
         turns = track.advance()
         with self._changed:
+            # Together, so that nobody sees a position without the turns that lie before it.
+            self._heard[track.name] = (track.settled_ms, track.is_through)
             for turn in turns:
                 self._waiting.append((turn.end_ms, track.name, turn))
             if turns or track.in_speech:
@@ -135,15 +144,14 @@ class Worker:
     def _report(self, track: Listener, *, at_once: bool) -> None:
         """Say how far a track is; under the condition's lock, so that reports stay in order."""
         now_s = time.monotonic()
-        is_drained = track.is_through and not self._owed(track.name)
+        settled_ms, is_through = self._heard.get(track.name, (0, False))
+        is_drained = is_through and not self._owed(track.name)
         due = now_s - self._last_progress_s.get(track.name, 0.0) >= PROGRESS_EVERY_S
         if at_once or due or is_drained:
             self._last_progress_s[track.name] = now_s
             self._unreported.pop(track.name, None)
             # Never back: a turn's padding reaches into silence that was reported before.
-            track.reported_ms = max(
-                track.reported_ms, min([track.settled_ms, *self._owed(track.name)])
-            )
+            track.reported_ms = max(track.reported_ms, min([settled_ms, *self._owed(track.name)]))
             self._pipe.send(
                 "progress",
                 track=track.name,

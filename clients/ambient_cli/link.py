@@ -6,13 +6,12 @@ serves the same sessions folder.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
 import time
 
-from ambientd import __version__, wire
+from ambientd import __version__, dial, wire
 
 CONNECT_TIMEOUT_S = 1.0
 ATTACH_TIMEOUT_S = 2.0
@@ -105,18 +104,7 @@ class Finder:
             "toolsets": ["sessions"],
         }
         request = {"jsonrpc": "2.0", "id": 0, "method": "ambient/attach", "params": params}
-        link.settimeout(ATTACH_TIMEOUT_S)
-        link.sendall(wire.encode(request))
-        deadline_s = time.monotonic() + ATTACH_TIMEOUT_S
-        # Nothing else can come before this answer, and nothing after it until we ask.
-        data = b""
-        while not data.endswith(b"\n"):
-            link.settimeout(max(0.001, deadline_s - time.monotonic()))
-            piece = link.recv(65536)
-            if not piece or len(data) > wire.MAX_LINE_BYTES:
-                raise ValueError("no answer to attach")
-            data += piece
-        answer = json.loads(data).get("result")
+        answer = dial.exchange(link, wire.encode(request), ATTACH_TIMEOUT_S).get("result")
         if not isinstance(answer, dict):
             raise ValueError("attach was refused")
         return answer

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from typing import Any
 
 from ambient_cli.link import Finder, NoRootError
 from ambient_cli.root import sessions_root
-from ambientd import wire
+from ambientd import dial, wire
 
 ANSWER_TIMEOUT_S = 15.0
 
@@ -55,8 +54,8 @@ class Reader:
     def _ask(self, line: bytes) -> dict[str, Any]:
         if self._link is not None:
             try:
-                return _exchange(self._link, line)
-            except OSError:
+                return dial.exchange(self._link, line, ANSWER_TIMEOUT_S)
+            except (OSError, ValueError):
                 # It stopped under our hands; what it would have read is still there.
                 self._link.close()
                 self._link = None
@@ -71,16 +70,3 @@ class Reader:
         if answer is None:
             raise ReadError("the request was not answered")
         return answer
-
-
-def _exchange(link: socket.socket, line: bytes) -> dict[str, Any]:
-    link.settimeout(ANSWER_TIMEOUT_S)
-    link.sendall(line)
-    data = bytearray()
-    while not data.endswith(b"\n"):
-        piece = link.recv(1 << 16)
-        if not piece:
-            raise ConnectionResetError("the daemon closed the connection")
-        data += piece
-    answer: dict[str, Any] = json.loads(data)
-    return answer

@@ -67,7 +67,6 @@ class Shim:
         self._pending: list[Pending] = []
         self._last_heard_s = 0.0
         self._client_done = False
-        self._half_closed = False
 
     def run(self) -> None:
         """Relay until the client has closed its side and has all its answers."""
@@ -78,7 +77,9 @@ class Shim:
             self._wait_and_move()
 
     def _finished(self) -> bool:
-        return self._client_done and self._link is None and not self._to_client
+        if not self._client_done or self._to_client:
+            return False
+        return self._link is None or not (self._pending or self._to_daemon)
 
     def _wait_and_move(self) -> None:
         poller = select.poll()
@@ -103,7 +104,6 @@ class Shim:
             self._move_link(events[link_fd])
         if self._stdin_fd in events:
             self._read_client()
-        self._half_close_when_done()
 
     def _patience_ms(self, listening: bool) -> float | None:
         if self._link is None or not self._pending or not listening:
@@ -183,7 +183,6 @@ class Shim:
         self._link = None
         self._to_daemon.clear()
         self._from_daemon.finish()
-        self._half_closed = False
         unanswered, self._pending = self._pending, []
         if self._client_done and not unanswered:
             return
@@ -206,18 +205,9 @@ class Shim:
         self._finder.avoid_for_a_while()
         self._lose_daemon()
 
-    def _half_close_when_done(self) -> None:
-        if self._client_done and self._link is not None and not self._half_closed:
-            if self._to_daemon:
-                return
-            self._half_closed = True
-            try:
-                self._link.shutdown(socket.SHUT_WR)
-            except OSError:
-                self._lose_daemon()
-
     def _write_to_client(self, events: int) -> None:
-        if events & select.POLLERR:
+        # A closed pipe says POLLERR, a closed socket (which some clients give us) POLLHUP.
+        if events & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             raise BrokenPipeError
         if events & select.POLLOUT:
             try:

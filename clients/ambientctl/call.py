@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from typing import Any
 
-from ambientd import wire
+from ambientd import dial, wire
 
 CONNECT_TIMEOUT_S = 5.0
 
@@ -45,17 +44,11 @@ def call(method: str, params: dict[str, Any], timeout_s: float | None) -> dict[s
         NoDaemonError: nobody listens.
         DaemonFault: it said no.
         TimeoutError: no answer in time.
+        OSError: the connection broke.
     """
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     with _connect() as link:
-        link.settimeout(timeout_s)
-        link.sendall(wire.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
-        data = bytearray()
-        while not data.endswith(b"\n"):
-            piece = link.recv(1 << 16)
-            if not piece:
-                raise NoDaemonError("the daemon closed the connection")
-            data += piece
-    answer = json.loads(data)
+        answer = dial.exchange(link, wire.encode(request), timeout_s)
     if "error" in answer:
         raise DaemonFault(answer["error"])
     result: dict[str, Any] = answer["result"]

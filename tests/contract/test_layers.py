@@ -22,7 +22,7 @@ THIRD_PARTY = {
     "watchfiles",
 }
 LAYERS = (
-    {"wire", "units", "descriptors"},
+    {"wire", "units", "descriptors", "dial"},
     {"errors"},
     {"settings", "paths", "logs", "pipe", "child"},
     {"audio", "speech", "store"},
@@ -57,7 +57,7 @@ def test_clients_load_the_standard_library_and_the_wire_alone(code: str) -> None
     loaded = modules_after(code)
     assert not loaded & (THIRD_PARTY | {"asyncio"})
     ours = {name for name in loaded if name.split(".")[0] == "ambientd"}
-    assert ours == {"ambientd", "ambientd.descriptors", "ambientd.wire"}
+    assert ours == {"ambientd", "ambientd.descriptors", "ambientd.dial", "ambientd.wire"}
 
 
 def test_reading_without_a_daemon_needs_the_standard_library_alone() -> None:

@@ -201,7 +201,7 @@ def test_record_and_stop_refuse_with_4_and_the_reason(sampled: running.Place) ->
     assert again.returncode == 4
     assert session in again.stderr
     stopped = json.loads(sampled.ctl("stop", "--wait", "--json").stdout)
-    assert stopped == {"id": session, "done": True}
+    assert stopped == {"id": session, "done": True, "problem": ""}
     assert (sampled.root / session / "transcript.md").exists()
 
 
@@ -348,6 +348,30 @@ def flood(link: Link, data: bytes) -> None:
     """Send until the daemon no longer takes anything."""
     while True:
         link.socket.sendall(data)
+
+
+def test_running_out_of_descriptors_ends_neither_the_daemon_nor_its_connections(
+    at: running.Place,
+) -> None:
+    log = at.folder / "log"
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            ["sh", "-c", f"ulimit -n 40; exec {running.BIN / 'ambientd'}"],
+            env=at.environ,
+            stderr=file,
+        )
+    running.wait_until(lambda: at.ctl("status", check=False).returncode == 0)
+    with Link(at) as first:
+        links = [Link(at) for _ in range(60)]
+        try:
+            running.wait_until(lambda: "accept.failed" in log.read_text(encoding="utf-8"))
+            assert first.ask("ping")["result"] == {}
+        finally:
+            for link in links:
+                link.__exit__()
+        running.wait_until(lambda: at.ctl("status", check=False).returncode == 0)
+    process.terminate()
+    assert process.wait(20) == 0
 
 
 def test_a_client_that_never_reads_costs_the_others_nothing(at: running.Place) -> None:

@@ -120,6 +120,37 @@ def test_a_client_that_no_longer_reads_ends_it(at: running.Place) -> None:
         process.stdin.close()
 
 
+def test_a_client_that_gave_it_sockets_and_is_gone_ends_it(at: running.Place) -> None:
+    # Node gives its children socket pairs, whose end is told apart from that of a pipe.
+    ours, theirs = socket.socketpair()
+    with running.daemon(at), theirs:
+        process = subprocess.Popen(
+            [AMBIENT, "mcp"], env=at.environ, stdin=subprocess.PIPE, stdout=theirs.fileno()
+        )
+        theirs.close()
+        with ours, ours.makefile("rb") as answers:
+            assert process.stdin is not None
+            process.stdin.write(line(PING))
+            process.stdin.flush()
+            assert json.loads(answers.readline())["id"] == 1
+        assert process.wait(10) == 0
+        process.stdin.close()
+
+
+def test_the_end_of_input_ends_it_even_if_the_daemon_hangs(at: running.Place) -> None:
+    with running.daemon(at) as daemon:
+        process = subprocess.Popen(
+            [AMBIENT, "mcp"], env=at.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        ask(process, PING)
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            out, _ = process.communicate(timeout=5)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        assert (out, process.returncode) == (b"", 0)
+
+
 def test_its_parent_killed_with_sigkill_ends_it(at: running.Place) -> None:
     code = (
         "import subprocess, sys, time\n"

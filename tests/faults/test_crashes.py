@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,12 @@ class DiesOnShortTurns(Base):
             os.kill(os.getpid(), signal.SIGKILL)
         return Decode("words", "en", -0.1, 0.0, 1.0)
 
+class FailsOnShortTurns(Base):
+    def decode(self, samples, *, avoid_loops):
+        if len(samples) < 16000 * 1.6:
+            raise RuntimeError("out of memory")
+        return Decode("words", "en", -0.1, 0.0, 1.0)
+
 class NeverLoads(Base):
     def load(self):
         raise RuntimeError("broken")
@@ -285,10 +292,11 @@ def engines(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(tmp_path)}
 
 
-def test_a_turn_that_kills_two_workers_is_skipped_and_the_rest_follows(
-    engines: dict[str, str],
+@pytest.mark.parametrize("engine", ["DiesOnShortTurns", "FailsOnShortTurns"])
+def test_a_turn_that_costs_two_workers_is_skipped_and_the_rest_follows(
+    engines: dict[str, str], engine: str
 ) -> None:
-    variables = {**engines, "AMBIENT_SPEECH_ENGINE": "fault_engines:DiesOnShortTurns"}
+    variables = {**engines, "AMBIENT_SPEECH_ENGINE": f"fault_engines:{engine}"}
     with (
         running.place(variables) as at,
         running.daemon(at, "--source", str(SAMPLE), "--source-speed", "max"),
@@ -302,6 +310,56 @@ def test_a_turn_that_kills_two_workers_is_skipped_and_the_rest_follows(
     assert lines[-1]["end_ms"] > skipped[0]["end_ms"], "the rest must follow"
     spans = sorted([(one["start_ms"], one["end_ms"]) for one in [*lines, *skipped]])
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+def test_a_folder_that_no_program_of_ours_wrote_does_not_stop_the_daemon(
+    at: running.Place,
+) -> None:
+    deep = at.root / "deep"
+    (deep / "audio").mkdir(parents=True)
+    at.root.chmod(0o700)
+    (deep / "session.json").write_text("[" * 100_000, encoding="utf-8")
+    (deep / "audio" / "room.native.wav").write_bytes(b"")
+    linked = at.root / "linked"
+    linked.mkdir()
+    (linked / "session.json").write_text('{"recorder":"ambientd/0.1.0"}', encoding="utf-8")
+    outside = at.folder / "outside"
+    outside.mkdir()
+    (outside / "room.native.wav").write_bytes(b"RIFF of somebody else")
+    (linked / "audio").symlink_to(outside)
+    before = fingerprint(outside)
+    with running.daemon(at):
+        assert at.status()["recovering"]["waiting"] == 0
+    assert fingerprint(outside) == before
+
+
+def test_a_bad_line_in_a_log_costs_the_transcript_and_nothing_else(at: running.Place) -> None:
+    with running.daemon(at, "--source", str(SAMPLE)):
+        session = at.ctl("record").stdout.strip()
+        running.wait_until(lambda: len(raw_lines(at, session)) >= 1)
+        (at.root / session / "edits.jsonl").write_text("broken\n", encoding="utf-8")
+        stopped = at.ctl("stop", "--wait", check=False)
+        assert stopped.returncode == 1
+        assert "edits.jsonl, line 1" in stopped.stderr
+        # The daemon is free for the next one.
+        assert at.ctl("record").returncode == 0
+        assert at.ctl("stop", "--wait").returncode == 0
+    meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
+    assert "edits.jsonl" in meta["warnings"][0]
+
+
+def test_a_session_that_is_deleted_while_it_is_recorded_ends_and_the_daemon_goes_on(
+    at: running.Place,
+) -> None:
+    with running.daemon(at, "--source", str(SAMPLE)):
+        session = at.ctl("record").stdout.strip()
+        running.wait_until(lambda: len(raw_lines(at, session)) >= 1)
+        shutil.rmtree(at.root / session)
+        at.ctl("stop", check=False)
+        running.wait_until(lambda: not at.status()["listening"])
+        running.wait_until(lambda: not at.status()["finishing"])
+        assert at.ctl("record").returncode == 0
+        assert at.ctl("stop", "--wait").returncode == 0
 
 
 def test_an_engine_that_never_loads_costs_the_text_and_not_the_recording(

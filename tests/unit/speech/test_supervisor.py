@@ -56,12 +56,14 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.happened: list[tuple[str, Any]] = []
+        self.publishing_takes_s = 0.0
         self.transcriber = Transcriber(
             CONFIG, {"room": Track(folder / "spool", frames=48_000)}, self._publish, self._skip
         )
         self.transcriber.finish("room")
 
     async def _publish(self, turn: dict[str, Any]) -> None:
+        await anyio.sleep(self.publishing_takes_s)
         self.happened.append(("turn", (turn["start_ms"], turn["end_ms"])))
 
     async def _skip(self, span: Span, why: str) -> None:
@@ -87,6 +89,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setenv("STUB_FOLDER", str(tmp_path))
     monkeypatch.setattr(supervisor, "WORKER_MODULE", "stub_worker")
     monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.01)
+    monkeypatch.setattr(supervisor, "SECOND_LOOK_S", 0.1)
     return Stage(tmp_path)
 
 
@@ -145,6 +148,22 @@ async def test_a_worker_that_never_says_a_word_is_replaced(
     monkeypatch.setattr(supervisor, "MIN_STALL_S", 2.0)
     await stage.run(["hang"], [READY, DRAINED])
     assert stage.transcriber.restarts == 1
+
+
+async def test_a_slow_disk_is_not_the_workers_stall(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "MIN_STALL_S", 0.4)
+    stage.publishing_takes_s = 1.5
+    await stage.run([READY, DECODING, PUBLISHED, DRAINED])
+    assert stage.transcriber.restarts == 0
+    assert stage.happened == [("turn", (500, 2000))]
+
+
+async def test_deaths_between_published_turns_are_not_deaths_in_a_row(stage: Stage) -> None:
+    runs = supervisor.MAX_EARLY_DEATHS + 1
+    await stage.run(*[[READY, PUBLISHED, "die"]] * runs, [READY, DRAINED])
+    assert stage.transcriber.restarts == runs
 
 
 async def test_workers_that_die_before_any_turn_are_given_up(stage: Stage) -> None:
