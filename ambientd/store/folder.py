@@ -70,6 +70,13 @@ class Folder:
                 raise RefusedFileError(f"refusing symlink {path}") from None
             raise StoreError(f"cannot open {path}: {error.strerror}") from None
 
+    def try_subfolder(self, name: str) -> Folder | None:
+        """Open a real directory below this one; None for anything else."""
+        try:
+            return self.subfolder(name)
+        except StoreError:
+            return None
+
     def read(self, name: str) -> bytes | None:
         """Return a regular file's content; None if there is nothing of that name.
 

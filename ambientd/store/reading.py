@@ -9,13 +9,15 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from ambientd import wire
 from ambientd.errors import StoreError
 from ambientd.store import layout, memory
+from ambientd.store.catalogue import Catalogue, Look
 from ambientd.store.folder import Folder, open_root
 from ambientd.store.turns import Line
 
@@ -104,21 +106,62 @@ def summaries(root: str) -> list[Summary]:
 
     Sessions without a start that can be read come last, by name, the greatest first.
     """
-    rows = [_summary(session, name) for name, session in _sessions(root)]
+    top = open_root(root)
+    if top is None:
+        return []
+    with top:
+        rows = [known.summary for known in _catalogue(top).rows(top)]
     rows.sort(key=lambda row: (_instant(row.started_at), row.id), reverse=True)
     return rows
 
 
 def overview(root: str) -> Overview:
     """Count the sessions and find the one being recorded."""
-    live, awaiting, count = None, 0, 0
-    for name, session in _sessions(root):
-        count += 1
-        now = state(session)
-        if now == "live":
-            live = max(live or name, name)
-        awaiting += now == "pending" and _has_recording(session)
-    return Overview(live, awaiting, count)
+    top = open_root(root)
+    if top is None:
+        return Overview(None, 0, 0)
+    with top:
+        settled, others = _catalogue(top).count(top)
+    live = max((one.summary.id for one in others if one.summary.live), default=None)
+    awaiting = sum(one.awaits_transcript for one in others)
+    return Overview(live, awaiting, settled + len(others))
+
+
+class _Known(NamedTuple):
+    """What the catalogue keeps of a session."""
+
+    summary: Summary
+    awaits_transcript: bool
+
+
+_catalogues: OrderedDict[str, Catalogue[_Known]] = OrderedDict()
+_catalogues_lock = threading.Lock()
+MAX_CATALOGUES = 4
+
+
+def _catalogue(top: Folder) -> Catalogue[_Known]:
+    with _catalogues_lock:
+        known = _catalogues.pop(top.path, None) or Catalogue(_look)
+        _catalogues[top.path] = known
+        while len(_catalogues) > MAX_CATALOGUES:
+            _catalogues.popitem(last=False)
+    return known
+
+
+def _look(session: Folder, name: str) -> Look[_Known]:
+    """Look at a folder: a session holds a session.json or a capture that is growing."""
+    if not session.is_there(layout.SESSION) and not is_live(session):
+        return Look(None, settled=False)
+    summary = _summary(session, name)
+    pending = not (summary.live or summary.transcribing or summary.transcribed)
+    awaits = pending and _has_recording(session)
+    settled = (
+        summary.transcribed
+        and not summary.live
+        and not summary.transcribing
+        and not session.is_there(layout.LOCK)
+    )
+    return Look(_Known(summary, awaits), settled)
 
 
 def open_session(root: str, session_id: str) -> Folder:
@@ -171,34 +214,8 @@ def transcript(root: str, session_id: str, verbatim: bool = False) -> list[Line]
     return sorted(lines, key=lambda line: line.start_ms)
 
 
-def _sessions(root: str) -> Iterator[tuple[str, Folder]]:
-    """Yield each session, opened until the next one is asked for.
-
-    A session is a real directory that holds a session.json or a capture that is growing; links are
-    passed over. Both tools that enumerate use this, so they always agree.
-    """
-    top = open_root(root)
-    if top is None:
-        return
-    with top:
-        for name in top.names():
-            session = _subfolder(top, name)
-            if session is not None:
-                with session:
-                    if session.is_there(layout.SESSION) or is_live(session):
-                        yield name, session
-
-
-def _subfolder(folder: Folder, name: str) -> Folder | None:
-    """Open a real directory; None for anything else."""
-    try:
-        return folder.subfolder(name)
-    except StoreError:
-        return None
-
-
 def _audio(session: Folder) -> Folder | None:
-    return _subfolder(session, layout.AUDIO)
+    return session.try_subfolder(layout.AUDIO)
 
 
 def _has_recording(session: Folder) -> bool:

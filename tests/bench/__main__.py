@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.bench import live, start
+from tests.bench import live, reading, start
 
 
 def main() -> None:
@@ -19,6 +19,8 @@ def main() -> None:
     live_parser.set_defaults(run=lambda chosen: live.run(chosen.files or [live.SAMPLE]))
     start_parser = benches.add_parser("start", help="ambient mcp from exec to its first answer")
     start_parser.set_defaults(run=lambda chosen: start.run())
+    reading_parser = benches.add_parser("reading", help="the three tools on many sessions")
+    reading_parser.set_defaults(run=lambda chosen: reading.run())
     chosen = parser.parse_args()
     show(chosen.run(chosen), as_json=chosen.json)
 
