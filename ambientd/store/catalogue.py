@@ -79,8 +79,9 @@ class Catalogue(Generic[Row]):
         names = set(top.names())
         for name, (known, _) in list(self._settled.items()):
             folder = top.status(name) if name in names else None
-            if folder is None or folder.st_ino != known[0]:
-                del self._settled[name]  # gone, or something else has its name
+            # A new folder may get an old one's inode, but not its time.
+            if folder is None or (folder.st_ino, folder.st_mtime_ns) != known[:2]:
+                del self._settled[name]
         self._unsettled = names - self._settled.keys()
         racy = time.time_ns() - status.st_mtime_ns < RACY_NS
         self._root_key = None if racy else key
