@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo listen test check format clean
+.PHONY: demo listen test interop bench check format clean
 
 demo: $(VENV)/.demo ## play the spoken sample as a microphone and read along over MCP
 	@$(BIN)/python -m tests.demo
@@ -16,6 +16,15 @@ listen: $(VENV)/.demo ## the same with the real microphone, until Ctrl-C
 test: $(VENV)/.dev ## run all tests
 	@$(BIN)/python -m tests.requirements
 	@$(BIN)/python -m pytest
+
+interop: $(VENV)/.dev ## let programs that nobody here wrote look at ambient mcp
+	@$(BIN)/python -m tests.interop.clients
+	@$(BIN)/python -m tests.interop.tools
+
+bench: $(VENV)/.dev ## print the figures; measure only while nothing else runs
+	@$(BIN)/python -m tests.bench start
+	@$(BIN)/python -m tests.bench reading
+	@$(BIN)/python -m tests.bench live
 
 check: $(VENV)/.dev ## format, lint and types; changes nothing
 	$(BIN)/ruff format --check .

@@ -1,8 +1,8 @@
 """Which sessions there are, remembered so that asking again costs what has changed.
 
 A session that is done is settled: counting does not look at it again, and listing asks the disk
-only whether its folder, its session.json and its capture are what they were. Whatever is not
-settled is looked at each time. The root's mtime tells whether any came or went.
+only whether its folder and its session.json are what they were. Whatever is not settled is looked
+at each time. The root's mtime tells whether any came or went.
 """
 
 from __future__ import annotations
@@ -105,17 +105,14 @@ class Catalogue(Generic[Row]):
 
 
 def _key(top: Folder, name: str) -> tuple[object, ...] | None:
-    """Return what a session's folder and its files look like; None if it is not to be relied on.
+    """Return what a session's folder and its session.json look like; None if that may deceive.
 
-    Only looks, by names below the root; nothing is opened here.
+    The folder's mtime tells of files that came, went or were replaced; session.json may be written
+    in place. Only looks, by names below the root; nothing is opened here.
     """
     folder = top.status(name)
     if folder is None or time.time_ns() - folder.st_mtime_ns < RACY_NS:
         return None
-    files = (layout.SESSION, f"{layout.AUDIO}/{layout.native_wav(layout.ROOM)}")
-    looks = [top.status(f"{name}/{file}") for file in files]
-    return (
-        folder.st_ino,
-        folder.st_mtime_ns,
-        *(look and (look.st_ino, look.st_size, look.st_mtime_ns) for look in looks),
-    )
+    meta = top.status(f"{name}/{layout.SESSION}")
+    found = meta and (meta.st_ino, meta.st_size, meta.st_mtime_ns)
+    return folder.st_ino, folder.st_mtime_ns, found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ambientd.store.turns import Line
+from ambientd.store.turns import Line, is_integer
 
 _Key = tuple[str, int]
 
@@ -26,7 +26,8 @@ class Fold:
     """
 
     def __init__(self, edits: Sequence[dict[str, Any]]) -> None:
-        reverted = {edit.get("target_seq") for edit in edits if edit.get("kind") == "revert"}
+        numbers = (edit.get("target_seq") for edit in edits if edit.get("kind") == "revert")
+        reverted = {number for number in numbers if is_integer(number)}
         self._edits: dict[_Key, list[dict[str, Any]]] = {}
         self._seen: set[_Key] = set()
         for number, edit in enumerate(edits):
@@ -59,6 +60,6 @@ def _target(edit: dict[str, Any]) -> _Key | None:
     target = edit.get("target")
     if isinstance(target, dict):
         track, start_ms = target.get("track"), target.get("start_ms")
-        if isinstance(track, str) and isinstance(start_ms, int) and not isinstance(start_ms, bool):
+        if isinstance(track, str) and is_integer(start_ms):
             return track, start_ms
     return None

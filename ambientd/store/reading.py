@@ -110,9 +110,9 @@ def summaries(root: str) -> list[Summary]:
     if top is None:
         return []
     with top:
-        rows = [known.summary for known in _catalogue(top).rows(top)]
-    rows.sort(key=lambda row: (_instant(row.started_at), row.id), reverse=True)
-    return rows
+        known = _catalogue(top).rows(top)
+    known.sort(key=lambda one: one.order, reverse=True)
+    return [one.summary for one in known]
 
 
 def overview(root: str) -> Overview:
@@ -131,6 +131,7 @@ class _Known(NamedTuple):
     """What the catalogue keeps of a session."""
 
     summary: Summary
+    order: tuple[float, str]
     awaits_transcript: bool
 
 
@@ -161,7 +162,8 @@ def _look(session: Folder, name: str) -> Look[_Known]:
         and not summary.transcribing
         and not session.is_there(layout.LOCK)
     )
-    return Look(_Known(summary, awaits), settled)
+    order = (_instant(summary.started_at), summary.id)
+    return Look(_Known(summary, order, awaits), settled)
 
 
 def open_session(root: str, session_id: str) -> Folder:

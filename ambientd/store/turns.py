@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from ambientd.errors import StoreError
 
@@ -24,6 +24,11 @@ class Line(NamedTuple):
     end_ms: int
     speaker: str | None
     text: str
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Tell whether a JSON value is an integer; Python takes true and false for integers too."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def records(data: bytes, path: str, first: int = 1) -> list[tuple[int, dict[str, Any]]]:
@@ -65,7 +70,7 @@ def parse(data: bytes, path: str, first: int = 1) -> list[Line]:
         start_ms, end_ms = record.get("start_ms"), record.get("end_ms")
         if not isinstance(track, str) or not isinstance(text, str):
             raise StoreError(f"{path}, line {number}: `track` and `text` must be strings")
-        if not isinstance(start_ms, int) or not isinstance(end_ms, int):
+        if not is_integer(start_ms) or not is_integer(end_ms):
             raise StoreError(f"{path}, line {number}: `start_ms` and `end_ms` must be integers")
         lines.append(Line(track, start_ms, end_ms, None, text))
     return lines

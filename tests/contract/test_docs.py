@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import docs
+from tests import docs, links
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 ADRS = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
 
 
@@ -21,13 +20,8 @@ def test_generated_pages_are_true_to_the_code(name: str) -> None:
 
 
 def test_links_lead_to_files() -> None:
-    links = [
-        (page, target)
-        for page in PAGES
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    ]
-    assert len(links) > 5
-    assert [link for link in links if not (link[0].parent / link[1]).exists()] == []
+    assert len(links.links()) > 10
+    assert links.broken() == []
 
 
 def test_every_decision_is_listed_has_a_status_and_names_a_test_that_exists() -> None:

@@ -178,6 +178,28 @@ def test_a_bad_line_gets_its_error_and_the_loop_survives(
     assert good == {"jsonrpc": "2.0", "id": "still here", "result": {}}
 
 
+def test_meta_and_cursors_are_taken_and_ignored(reader: Reader) -> None:
+    meta = {"_meta": {"progressToken": 7}}
+    assert reader.request("ping", meta)["result"] == {}
+    listed = reader.request("tools/list", {"cursor": "anything", **meta})["result"]
+    assert len(listed["tools"]) == 3
+    assert "nextCursor" not in listed
+    called = reader.request("tools/call", {"name": "status", "arguments": {}, **meta})
+    assert called["result"]["isError"] is False
+
+
+def test_two_requests_with_one_id_get_an_answer_each(reader: Reader) -> None:
+    assert [answer["id"] for answer in reader.ask(PING, PING)] == ["still here"] * 2
+
+
+def test_a_request_that_is_cancelled_after_it_was_answered_is_answered_once(
+    reader: Reader,
+) -> None:
+    cancel = {"method": "notifications/cancelled", "params": {"requestId": "still here"}}
+    answers = reader.ask(PING, {"jsonrpc": "2.0", **cancel}, {**PING, "id": 2})
+    assert [answer["id"] for answer in answers] == ["still here", 2]
+
+
 def test_blank_lines_stray_responses_and_carriage_returns_do_no_harm(reader: Reader) -> None:
     answers = reader.ask(
         b"",

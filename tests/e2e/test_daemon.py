@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -348,6 +349,27 @@ def flood(link: Link, data: bytes) -> None:
     """Send until the daemon no longer takes anything."""
     while True:
         link.socket.sendall(data)
+
+
+def test_a_thousand_connections_at_once_are_served_or_told_so(at: running.Place) -> None:
+    with running.daemon(at), Link(at) as first:
+        links = [Link(at) for _ in range(1000)]
+        try:
+            request = wire.encode({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+            answered = refused = 0
+            for link in links:
+                with contextlib.suppress(BrokenPipeError):
+                    link.socket.sendall(request)
+                if "result" in link.read():
+                    answered += 1
+                else:
+                    refused += 1
+            assert answered == listener.MAX_CONNECTIONS - 1
+            assert refused == 1000 - answered
+            assert first.ask("ping")["result"] == {}
+        finally:
+            for link in links:
+                link.__exit__()
 
 
 def test_running_out_of_descriptors_ends_neither_the_daemon_nor_its_connections(

@@ -195,6 +195,66 @@ def test_a_client_that_writes_ten_thousand_requests_before_it_reads_gets_every_a
         process.stdout.close()
 
 
+def test_ten_thousand_requests_do_not_make_it_grow(
+    at: running.Place, shim: subprocess.Popen[bytes]
+) -> None:
+    status = Path(f"/proc/{shim.pid}/status")
+    if not status.exists():
+        pytest.skip("needs /proc to read a process's memory")
+
+    def resident_kb() -> int:
+        return int(status.read_text(encoding="ascii").split("VmRSS:")[1].split()[0])
+
+    with running.daemon(at):
+        running.wait_until(lambda: "result" in ask(shim, PING) and attached(at))
+        before_kb = resident_kb()
+        for number in range(10_000):
+            ask(shim, {**PING, "id": number})
+        assert resident_kb() < before_kb + 1000
+
+
+def test_one_client_that_stalls_does_not_hold_up_another(at: running.Place) -> None:
+    with running.daemon(at):
+        stalled = subprocess.Popen(
+            [AMBIENT, "mcp"], env=at.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        other = subprocess.Popen(
+            [AMBIENT, "mcp"], env=at.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert stalled.stdin is not None
+        # More answers than its pipe holds, and nobody reads them.
+        stalled.stdin.write(line({**PING, "method": "tools/list"}) * 200)
+        stalled.stdin.flush()
+        for number in range(50):
+            assert ask(other, call("status", number))["id"] == number
+        for process in (other, stalled):
+            process.kill()
+            process.communicate()
+
+
+def test_what_prints_inside_it_does_not_reach_the_client(at: running.Place) -> None:
+    code = (
+        "import ambientd.mcp as mcp\n"
+        "from ambient_cli import shim\n"
+        "real = mcp.handle\n"
+        "def noisy(line, root):\n"
+        "    print('noise'); __import__('os').system('echo more noise')\n"
+        "    return real(line, root)\n"
+        "mcp.handle = noisy\n"
+        "raise SystemExit(shim.main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=at.environ,
+        input=line(PING) + line(call("status", 2)),
+        capture_output=True,
+        check=True,
+        timeout=20,
+    )
+    assert [json.loads(answer)["id"] for answer in done.stdout.splitlines()] == [1, 2]
+    assert b"more noise" in done.stderr
+
+
 def test_it_lives_through_a_restart_of_the_daemon(
     at: running.Place, shim: subprocess.Popen[bytes]
 ) -> None:

@@ -1,0 +1,156 @@
+"""The engine with other tools, with tools that fail, and with writers that go away."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ambientd import mcp, wire
+from ambientd.errors import StoreError
+from ambientd.tools import sessions
+from ambientd.tools.registry import Tool
+
+ROOT = Path("/nowhere")
+PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
+
+
+def _say(root: str, arguments: dict[str, Any]) -> str:
+    return json.dumps([root, arguments])
+
+
+def _defect(root: str, arguments: dict[str, Any]) -> str:
+    return str(arguments["missing"])
+
+
+def _failure(root: str, arguments: dict[str, Any]) -> str:
+    raise StoreError("the disk is gone", "plug it in")
+
+
+def _fault(root: str, arguments: dict[str, Any]) -> str:
+    raise wire.Fault(wire.INVALID_PARAMS, "say: `words` must be a string")
+
+
+def tool(name: str, run: Any, read_only: bool = True) -> Tool:
+    return Tool({"name": name, "annotations": {"readOnlyHint": read_only}}, run)
+
+
+TOOLS = (
+    tool("say", _say),
+    tool("defect", _defect),
+    tool("failure", _failure),
+    tool("fault", _fault),
+)
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    params = {"name": name, "arguments": arguments}
+    answer = mcp.answer(wire.Request("tools/call", "id", params, False), ROOT, TOOLS)
+    assert answer is not None
+    assert answer["id"] == "id"
+    return answer
+
+
+def test_the_tools_are_those_of_the_table_and_no_others_exist() -> None:
+    listed = mcp.answer(wire.Request("tools/list", 1, None, False), ROOT, TOOLS)
+    assert listed is not None
+    assert listed["result"] == {"tools": [one.descriptor for one in TOOLS]}
+    assert call("say", x=1)["result"]["content"][0]["text"] == '["/nowhere", {"x": 1}]'
+    assert call("status")["error"] == {"code": -32602, "message": "unknown tool status"}
+
+
+def test_a_tool_that_failed_is_a_result_with_what_to_do_about_it() -> None:
+    assert call("failure")["result"] == {
+        "content": [{"type": "text", "text": "the disk is gone; plug it in"}],
+        "isError": True,
+    }
+
+
+def test_wrong_arguments_are_an_error_with_the_requests_id() -> None:
+    assert call("fault")["error"] == {"code": -32602, "message": "say: `words` must be a string"}
+
+
+def test_a_defect_is_told_to_the_log_and_only_that_it_was_one_to_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.ERROR, logger="ambientd"):
+        answer = call("defect", words="spoken words")
+    assert answer["error"] == {"code": -32603, "message": "internal error"}
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert "spoken words" not in caplog.text
+
+
+def test_a_notification_runs_no_tool() -> None:
+    params = {"name": "defect", "arguments": {}}
+    assert mcp.answer(wire.Request("tools/call", None, params, True), ROOT, TOOLS) is None
+
+
+def test_only_a_call_reads_the_disk() -> None:
+    methods = ["initialize", "ping", "tools/list", "prompts/list", "no/such", "tools/call"]
+    reading = [one for one in methods if mcp.reads_disk(wire.Request(one, 1, None, False))]
+    assert reading == ["tools/call"]
+
+
+def test_a_call_may_be_repeated_unless_its_tool_changes_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "TOOLS", (tool("look", _say), tool("act", _say, False)))
+    assert [mcp.is_read_only(name) for name in ("look", "act", "none")] == [True, False, True]
+
+
+class Pipe(io.RawIOBase):
+    """A writer that breaks after some answers, and remembers what reached its reader."""
+
+    def __init__(self, room: int) -> None:
+        self.arrived: list[bytes] = []
+        self._kept = b""
+        self._room = room
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._kept += bytes(data)
+        return len(data)
+
+    def flush(self) -> None:
+        if not self._kept:
+            return
+        if len(self.arrived) == self._room:
+            self._kept = b""
+            raise BrokenPipeError(32, "Broken pipe")
+        self.arrived.append(self._kept)
+        self._kept = b""
+
+
+class Client(io.RawIOBase):
+    """A client that sends the next request only when the answer to the last has arrived."""
+
+    def __init__(self, pipe: Pipe, count: int) -> None:
+        self.sent = 0
+        self._pipe = pipe
+        self._count = count
+
+    def read1(self, size: int = -1) -> bytes:
+        assert len(self._pipe.arrived) == self.sent
+        if self.sent == self._count:
+            return b""
+        self.sent += 1
+        return PING % self.sent
+
+
+def test_each_answer_is_sent_before_the_next_request_is_waited_for() -> None:
+    pipe = Pipe(room=9)
+    mcp.serve(Client(pipe, 3), pipe, ROOT)  # type: ignore[arg-type]
+    assert [json.loads(line)["id"] for line in pipe.arrived] == [1, 2, 3]
+
+
+def test_a_client_that_reads_no_more_ends_the_service_quietly() -> None:
+    pipe, requests = Pipe(room=1), io.BytesIO(b"".join(PING % number for number in range(5)))
+    mcp.serve(requests, pipe, ROOT)  # type: ignore[arg-type]
+    assert len(pipe.arrived) == 1
