@@ -94,6 +94,10 @@ async def start(module: str, *arguments: str) -> Child:
         OSError: the process cannot be started.
     """
     process = await anyio.open_process(
-        [sys.executable, "-m", module, *arguments], stdin=PIPE, stdout=PIPE, stderr=None
+        [sys.executable, "-m", module, *arguments],
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=None,
+        start_new_session=True,
     )
     return Child(process)

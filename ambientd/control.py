@@ -77,6 +77,8 @@ class Control:
         if recording is None and wait and self._daemon.recordings:
             # It was stopped before; there is still its text to wait for.
             recording = self._daemon.recordings[-1]
+        if recording is None and self._daemon.cancel_start():
+            return {"id": None, "done": True, "problem": ""}
         if recording is None:
             raise RefusedError("nothing is being recorded", code="not_recording")
         recording.stop("it was stopped")

@@ -53,6 +53,7 @@ class Daemon:
         self._source = source
         self._tasks: anyio.abc.TaskGroup | None = None
         self._starting = False
+        self._start = anyio.CancelScope()
         self._stopping = anyio.Event()
         self._draining = anyio.CancelScope()
 
@@ -111,23 +112,41 @@ class Daemon:
         self._starting = True
         self.recovery.pause()
         try:
-            config = await self.worker_config() if transcribe else None
-            recording = await open_recording(
-                self.root,
-                self._source,
-                name=name,
-                model=self.settings.text("speech.model") if transcribe else None,
-                worker_config=config,
-            )
-            self.recordings.append(recording)
-            self._tasks.start_soon(self._own, recording, seconds)
+            with self._start as scope:
+                recording = await self._open(name=name, seconds=seconds, transcribe=transcribe)
+            if scope.cancelled_caught:
+                raise RefusedError("it was stopped while it started", code="stopped")
         except AmbientError as error:
             self.last_ended = f"it could not start: {error}"
             logs.event("record.failed", level=logging.ERROR, code=error.code, reason=error.message)
             raise
         finally:
             self._starting = False
+            self._start = anyio.CancelScope()
             self._let_recovery_work()
+        return recording
+
+    def cancel_start(self) -> bool:
+        """Give up a start that is under way; tell whether there was one."""
+        if self._starting:
+            self._start.cancel()
+        return self._starting
+
+    async def _open(
+        self, *, name: str | None, seconds: float | None, transcribe: bool
+    ) -> Recording:
+        if self._tasks is None:
+            raise RefusedError("the daemon is stopping", code="stopping")
+        config = await self.worker_config() if transcribe else None
+        recording = await open_recording(
+            self.root,
+            self._source,
+            name=name,
+            model=self.settings.text("speech.model") if transcribe else None,
+            worker_config=config,
+        )
+        self.recordings.append(recording)
+        self._tasks.start_soon(self._own, recording, seconds)
         return recording
 
     @property
@@ -168,6 +187,8 @@ class Daemon:
             await recording.run(seconds)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the daemon goes on
             logs.event("session.failed", level=logging.ERROR, exc_info=True)
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
             recording.why_ended = recording.problem = f"it failed: {error}"
         finally:
             self.recordings.remove(recording)

@@ -1,4 +1,4 @@
-"""Prepares the standard descriptors. Standard library only; the clients use it too."""
+"""The standard descriptors: prepared, written to, kept clean. Standard library only."""
 
 import io
 import os
@@ -17,10 +17,39 @@ def prepare_standard() -> None:
             os.fstat(fd)
         except OSError:
             # The lowest free number, which is this one.
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    # Python found these closed when it started.
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
-        # Python found it closed when it started.
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def say(text: str) -> int:
+    """Write a command's data to stdout; return the command's exit code.
+
+    A reader that has gone has what it wanted; anything else that keeps text from being written is a
+    failure.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None
+    except OSError as error:
+        sys.stdout = None
+        sys.stderr.write(f"cannot write the answer: {error.strerror}\n")
+        return 1
+    return 0
+
+
+def printable(text: str) -> str:
+    """Return text that can do a terminal no harm: control characters and surrogates are shown."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
+        for sign in text
+    )

@@ -49,8 +49,11 @@ async def insist(write: Callable[..., None], *arguments: Any, **fields: Any) -> 
 
 
 async def note(session: Session, kind: str, **fields: Any) -> None:
-    """Append an event to the session's events.jsonl."""
-    await insist(session.note, kind, **fields)
+    """Append an event to the session's events.jsonl; if that can never be, the log has it alone."""
+    try:
+        await insist(session.note, kind, **fields)
+    except StoreError as error:
+        logs.event("event.lost", level=logging.ERROR, kind=kind, reason=error.message)
 
 
 async def note_skipped(session: Session, span: Span, why: str) -> None:
@@ -111,13 +114,15 @@ async def complete(session: Session, tracks: Iterable[str]) -> str:
     Returns:
         Why it is not done after all, or an empty string.
     """
+    # The spools first: once there is a transcript, nobody looks for what is left over, and if this
+    # is as far as we get, recovery makes them anew.
+    for track in tracks:
+        await anyio.to_thread.run_sync(session.remove_spool, track)
     try:
         await insist(session.write_transcript)
     except StoreError as error:
         logs.event("session.not_done", level=logging.ERROR, id=session.id, reason=error.message)
         await warn(session, f"transcript.md was not written: {error.message}")
         return error.message
-    for track in tracks:
-        await anyio.to_thread.run_sync(session.remove_spool, track)
     logs.event("session.done", id=session.id)
     return ""

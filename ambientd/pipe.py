@@ -50,6 +50,8 @@ class ParentPipe:
         child in good order.
         """
         with self._lock:
+            # First what waits: else a full pipe that was emptied would stay shut for progress.
+            self._flush()
             if self._unsent and event == "progress":
                 return  # the next one says more
             self._unsent.append(wire.encode({"event": event, **fields}))

@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from ambientd.speech.segmenter import WARM_MS
 from ambientd.speech.supervisor import Span, Track, Transcriber
 from ambientd.store import layout, turns
 from ambientd.store import session as sessions
+from ambientd.store.folder import open_root
 from ambientd.store.session import Session
 
 CAPTURE_END_TIMEOUT_S = 10.0
@@ -41,6 +43,57 @@ def unfinished(root: Path) -> list[Path]:
         except OSError as error:
             logs.event("recovery.skipped", id=path.name, reason=error.strerror)
     return found
+
+
+STILLBORN_NAMES = {layout.SESSION, f".{layout.SESSION}.tmp", layout.AUDIO, layout.LOCK}
+"""All that a session holds before anything was recorded."""
+
+
+def remove_stillborn(root: Path) -> None:
+    """Remove folders that a daemon made and died before it recorded anything.
+
+    Only what we made ourselves, name by name, and only while nobody holds its lock: a folder with
+    anything else in it stays as it is.
+    """
+    for path in sorted(root.iterdir()):
+        try:
+            if not path.is_symlink() and path.is_dir() and _is_stillborn(path):
+                logs.event("recovery.removed", id=path.name)
+                shutil.rmtree(path)
+        except OSError as error:
+            logs.event("recovery.skipped", id=path.name, reason=error.strerror)
+
+
+def _is_stillborn(path: Path) -> bool:
+    names = set(os.listdir(path))
+    audio = path / layout.AUDIO
+    ours = sessions.read_own_meta(path) is not None or (
+        f".{layout.SESSION}.tmp" in names and layout.SESSION not in names
+    )
+    if not ours or not names <= STILLBORN_NAMES or audio.is_symlink():
+        return False
+    if audio.exists():
+        allowed = {
+            name(track) for track in layout.TRACKS for name in (layout.native_wav, layout.spool)
+        }
+        for file in audio.iterdir():
+            if file.name not in allowed or file.stat().st_size > wav.DATA_OFFSET_BYTES:
+                return False
+    return not _is_locked(path)
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        fd = os.open(path / layout.LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def _is_unfinished(path: Path) -> bool:
@@ -97,6 +150,7 @@ class Recovery:
     async def run(self, root: Path) -> None:
         """Finish every unfinished session."""
         try:
+            await anyio.to_thread.run_sync(remove_stillborn, root)
             self.waiting = await anyio.to_thread.run_sync(unfinished, root)
         except OSError as error:
             logs.event("recovery.failed", level=logging.ERROR, reason=error.strerror)
@@ -104,7 +158,8 @@ class Recovery:
         for path in list(self.waiting):
             await self._guarded(path, self._mend)
         while self.waiting:
-            await self._free.wait()
+            while not self._free.is_set():
+                await self._free.wait()
             with anyio.CancelScope() as self._scope:
                 await self._guarded(self.waiting[0], self._transcribe)
             self.current = self.transcriber = None
@@ -197,11 +252,12 @@ def gaps(path: Path, track: str) -> list[tuple[int, int]]:
 
 
 def _records(path: Path, name: str, track: str) -> list[dict[str, Any]]:
-    try:
-        data = (path / name).read_bytes()
-    except FileNotFoundError:
+    session = open_root(str(path))
+    if session is None:
         return []
-    found = turns.records(data, str(path / name))
+    with session:
+        data = session.read(name)
+    found = turns.records(data or b"", str(path / name))
     return [record for _, record in found if record.get("track") == track]
 
 

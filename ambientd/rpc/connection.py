@@ -78,8 +78,10 @@ class Connection:
 
     async def _answer(self, request: wire.Request) -> None:
         if request.method.startswith("ambient/"):
+            if request.is_notification:
+                return  # nobody would learn what came of it
             answer = await self._control(request)
-            if answer is not None and not request.is_notification:
+            if answer is not None:
                 self._outbox.put(wire.encode(answer))
             return
         data = await self._service.mcp(request)

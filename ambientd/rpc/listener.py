@@ -83,6 +83,7 @@ def _bind_first(candidates: list[str]) -> tuple[socket.socket, str]:
     problems = []
     for path in candidates:
         try:
+            _check_length(path)
             paths.prepare_private_folder(Path(path).parent)
             return _bind(path), path
         except AlreadyRunningError:
@@ -93,13 +94,16 @@ def _bind_first(candidates: list[str]) -> tuple[socket.socket, str]:
     raise SocketError(first.message, first.hint or "set AMBIENT_SOCKET to another path")
 
 
-def _bind(path: str) -> socket.socket:
+def _check_length(path: str) -> None:
     if len(os.fsencode(path)) > wire.MAX_SOCKET_PATH_BYTES:
         raise SocketError(
             f"socket path too long ({len(os.fsencode(path))} bytes, at most "
             f"{wire.MAX_SOCKET_PATH_BYTES}): {path}",
             "set AMBIENT_SOCKET to a shorter path",
         )
+
+
+def _bind(path: str) -> socket.socket:
     _remove_dead_socket(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -105,34 +105,35 @@ class Listener:
         self._next_frame += count * FRAME_SAMPLES
         return turns
 
-    def _hear_rest(self, available: int) -> Turn | None:
+    def _hear_rest(self, available: int) -> list[Turn]:
         """Hear what is left before an end, less than a frame, and end the turn that is open."""
         end_ms = self._segmenter.position_ms + units.frames_to_ms(
             max(0, available), units.SPOOL_RATE_HZ
         )
-        turn = None
+        turns = []
         if available > 0:
             frame = numpy.zeros(FRAME_SAMPLES, dtype=numpy.float32)
             frame[:available] = self._samples(self._next_frame, available)
             turn = self._segmenter.push(self._vad.probability(frame))
+            if turn is not None:
+                # The frame was filled up with zeros: the turn must not reach into them.
+                turns.append(Turn(turn.start_ms, min(turn.end_ms, end_ms)))
             self._next_frame += available
         last = self._segmenter.finish(end_ms)
-        # The frame was filled up with zeros: a turn that it ended must not reach into them.
-        return last if turn is None else Turn(turn.start_ms, min(turn.end_ms, end_ms))
+        return turns if last is None else [*turns, last]
 
     def _pass_hole(self, available: int) -> list[Turn]:
         _, end_ms = self._holes.pop(0)
-        turn = self._hear_rest(available)
+        turns = self._hear_rest(available)
         self._segmenter.skip_to(end_ms)
         self._next_frame = max(self._next_frame, self._frame_at(end_ms))
         self._vad.reset()
         self._cold = False
-        return [] if turn is None else [turn]
+        return turns
 
     def _end(self, available: int) -> list[Turn]:
         self._ended = True
-        turn = self._hear_rest(available)
-        return [] if turn is None else [turn]
+        return self._hear_rest(available)
 
     def _gap_is_next(self) -> bool:
         gap_frame = self._frame_at(self._holes[0][0])

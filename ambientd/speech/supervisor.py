@@ -36,6 +36,9 @@ MAX_EARLY_DEATHS = 5
 
 RESTART_PAUSE_S = 1.0
 
+LOADING_S = 300.0
+"""A large model from a cold disk takes its time."""
+
 END_GRACE_S = 2.0
 
 SECOND_LOOK_S = 1.0
@@ -195,6 +198,9 @@ class Transcriber:
             return False
         self.worker_pid = worker.pid
         self._last_advance_s = anyio.current_time()
+        for track in self.tracks.values():
+            # It hears everything from there again.
+            track.position_ms = track.resume_ms
         logs.event("worker.started", pid=worker.pid)
         try:
             async with anyio.create_task_group() as group:
@@ -253,6 +259,7 @@ class Transcriber:
             self.state = "listening"
         elif kind == "model":
             self.model_state = event["state"]
+            self._last_advance_s = anyio.current_time()
             took = {"load_s": event["load_s"]} if "load_s" in event else {}
             logs.event("model." + event["state"], **took)
         elif kind == "progress":
@@ -268,6 +275,7 @@ class Transcriber:
             await self._finish_turn(event)
         elif kind == "rejected":
             self._in_hand, self.state = None, "listening"
+            self._last_advance_s = anyio.current_time()
             reason = event["reason"]
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
             logs.event("turn.rejected", track=event["track"], reason=reason)
@@ -322,13 +330,19 @@ class Transcriber:
         if turn is not None:
             allowed_s = max(MIN_STALL_S, STALL_FACTOR * (turn.end_ms - turn.start_ms) / 1000)
             return self._in_hand_since_s + allowed_s - now_s
-        if any(
-            units.frames_to_ms(track.frames, units.SPOOL_RATE_HZ) > track.position_ms + BEHIND_MS
-            for track in self.tracks.values()
-        ):
-            return self._last_advance_s + MIN_STALL_S - now_s
+        if any(_owes(track) for track in self.tracks.values()):
+            allowed_s = LOADING_S if self.model_state == "loading" else MIN_STALL_S
+            return self._last_advance_s + allowed_s - now_s
         return MIN_STALL_S
 
     def _signal(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+
+
+def _owes(track: Track) -> bool:
+    """Tell whether a worker owes a sign of life on a track."""
+    if track.finished and not track.drained:
+        return True
+    captured_ms = units.frames_to_ms(track.frames, units.SPOOL_RATE_HZ)
+    return captured_ms > track.position_ms + BEHIND_MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 import pwd
@@ -55,8 +56,8 @@ class Session:
         Raises:
             StoreError: the disk did not take it.
         """
-        text = json.dumps(self.meta, ensure_ascii=False, indent=2)
         with self._writing:
+            text = json.dumps(self.meta, ensure_ascii=False, indent=2)
             files.replace(
                 self._dir_fd, layout.SESSION, text.encode("utf-8", errors="replace") + b"\n"
             )
@@ -109,7 +110,10 @@ class Session:
 
     def remove_spool(self, track: str) -> None:
         """Delete a track's 16 kHz spool; the recording itself stays."""
-        (self.audio_path / layout.spool(track)).unlink(missing_ok=True)
+        try:
+            (self.audio_path / layout.spool(track)).unlink(missing_ok=True)
+        except OSError:
+            pass  # room is wasted, nothing is lost
 
     def release(self) -> None:
         """Close the logs and let go of the lock."""
@@ -214,8 +218,9 @@ def _claim_folder(root: Path, name: str | None, started_at: datetime.datetime) -
         except FileExistsError:
             continue
         except OSError as error:
+            hint = "free some room" if error.errno == errno.ENOSPC else ""
             raise StoreError(
-                f"cannot create a session in {root}: {error.strerror}", "free some room"
+                f"cannot create a session in {root}: {error.strerror}", hint
             ) from error
         return path
     raise StoreError(f"{root} holds {MAX_SAME_MINUTE} sessions called {base}", "wait a minute")

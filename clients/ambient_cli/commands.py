@@ -31,6 +31,10 @@ def main(arguments: list[str]) -> int:
     except BrokenPipeError:
         # Who reads has what it wanted; keep the interpreter from complaining at exit.
         sys.stdout = None
+    except OSError as error:
+        sys.stdout = None
+        sys.stderr.write(f"ambient: cannot write: {error.strerror}\n")
+        return wire.EXIT_FAILED
     return wire.EXIT_OK
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from ambientd import descriptors
+
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
 
@@ -17,11 +19,11 @@ def sessions(rows: list[dict[str, Any]]) -> str:
         started = _instant(row["started_at"])
         cells.append(
             (
-                _printable(row["id"]),
+                descriptors.printable(row["id"]),
                 "" if started is None else started.strftime("%Y-%m-%d %H:%M"),
                 "" if row["duration_s"] is None else _length(row["duration_s"]),
                 state(row),
-                _printable(row["name"] or ""),
+                descriptors.printable(row["name"] or ""),
             )
         )
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
@@ -69,7 +71,7 @@ class Page:
         clock = f"[{self._clock(line['start_ms'])}]"
         if self._colour:
             clock = f"{DIM}{clock}{PLAIN}"
-        return f"{clock} {_printable(who)}: {_printable(line['text'])}"
+        return f"{clock} {descriptors.printable(who)}: {descriptors.printable(line['text'])}"
 
     def _clock(self, start_ms: int) -> str:
         if self._started_at is None:
@@ -88,11 +90,3 @@ def _instant(text: str | None) -> datetime.datetime | None:
 def _length(seconds: float) -> str:
     whole = int(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-def _printable(text: str) -> str:
-    """Return text that can do a terminal no harm: control characters and surrogates are shown."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
-        for sign in text
-    )

@@ -31,15 +31,20 @@ def main(argv: list[str] | None = None) -> int:
     except TimeoutError:
         return _fail("the daemon did not answer in time", "look at its log", wire.EXIT_FAILED)
     except KeyboardInterrupt:
+        if arguments.run is _record:
+            _take_back()
         return 130  # 128 + SIGINT, as shells report it
     except OSError as error:
         return _fail(f"the connection broke: {error}", "try again", wire.EXIT_FAILED)
+    return descriptors.say(text)
+
+
+def _take_back() -> None:
+    """Undo a start whose outcome nobody waits for any more."""
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        sys.stdout = None
-    return wire.EXIT_OK
+        call("ambient/stop", {}, OPEN_S)
+    except (NoDaemonError, DaemonFault, OSError):
+        pass  # it had not come that far
 
 
 def _fail(message: str, hint: str, exit_code: int) -> int:
@@ -107,9 +112,9 @@ def _record(arguments: argparse.Namespace) -> str:
 def _stop(arguments: argparse.Namespace) -> str:
     answer = call("ambient/stop", {"wait": arguments.wait}, None if arguments.wait else OPEN_S)
     if answer["problem"]:
-        hint = "the recording is kept; see the daemon's log"
+        hint = "see the daemon's log"
         raise DaemonFault({"message": answer["problem"], "data": {"hint": hint}})
-    return _json(answer) if arguments.json else f"{answer['id']}\n"
+    return _json(answer) if arguments.json else f"{answer['id'] or 'the start was given up'}\n"
 
 
 def _devices(arguments: argparse.Namespace) -> str:

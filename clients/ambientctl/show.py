@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ambientd import descriptors
+
 
 def status(answer: dict[str, Any]) -> str:
     """Return the page that `ambientctl status` prints."""
@@ -82,7 +84,7 @@ def devices(answer: dict[str, Any]) -> str:
 def table(rows: list[tuple[str, str]]) -> str:
     """Return rows with their names in a column."""
     width = max(len(name) for name, _ in rows)
-    return "".join(f"{name:<{width}}  {value}\n" for name, value in rows)
+    return "".join(f"{name:<{width}}  {descriptors.printable(value)}\n" for name, value in rows)
 
 
 def clock(seconds: float) -> str:

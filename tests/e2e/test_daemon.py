@@ -411,6 +411,57 @@ def test_a_client_that_never_reads_costs_the_others_nothing(at: running.Place) -
             assert resident_kb < 60_000
 
 
+@pytest.mark.parametrize("stderr", ["closed", "full"])
+def test_a_stderr_that_is_closed_or_never_read_stops_nothing(
+    at: running.Place, stderr: str
+) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    end = " 2>&-" if stderr == "closed" else ""
+    command = f"exec {running.BIN / 'ambientd'} --source {SAMPLE} --log-level debug{end}"
+    process = subprocess.Popen(["sh", "-c", command], env=at.environ, stderr=writer)
+    try:
+        running.wait_until(lambda: at.ctl("status", check=False).returncode == 0)
+        assert at.ctl("record", "--no-transcribe").returncode == 0
+        assert at.ctl("stop").returncode == 0
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_control_notification_does_nothing(sampled: running.Place) -> None:
+    with Link(sampled) as link:
+        link.socket.sendall(wire.encode({"jsonrpc": "2.0", "method": "ambient/record"}))
+        assert link.ask("ping")["result"] == {}
+    assert sampled.status()["listening"] is False
+
+
+def test_names_cannot_control_a_terminal(sampled: running.Place) -> None:
+    sampled.ctl("record", "--name", "a\x1b[31mRED", "--no-transcribe")
+    assert "\x1b" not in sampled.ctl("status").stdout
+
+
+def test_an_answer_that_cannot_be_written_is_one_line(sampled: running.Place) -> None:
+    for where, code in ((">/dev/full", 1), (">&-", 0)):
+        for command in ("ambientctl status", "ambient sessions"):
+            done = subprocess.run(
+                ["sh", "-c", f"{running.BIN}/{command} {where}"],
+                env=sampled.environ,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == code
+            assert "Traceback" not in done.stderr
+
+
 def test_an_inherited_socket_is_used_and_left_in_place(at: running.Place) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as inherited:
         inherited.bind(str(at.socket))

@@ -169,6 +169,26 @@ def test_nothing_is_decoded_across_a_hole(worker: Worker, tmp_path: Path) -> Non
     assert words(turns).endswith("please tell me when it works")
 
 
+def test_a_turn_that_is_cut_by_the_very_end_loses_nothing(worker: Worker, spool: Path) -> None:
+    from ambientd.speech.listener import Listener
+    from ambientd.speech.segmenter import Segmenter, Turn
+
+    listener = Listener("room", str(spool), 0, Rules(max_turn_ms=5_024))
+    always = Segmenter(Rules(max_turn_ms=5_024))
+    for _ in range(156):
+        assert always.push(0.9) is None
+    listener._segmenter = always
+    listener._vad.probability = lambda frame: 0.9  # type: ignore[method-assign]
+    listener._next_frame = 156 * 512
+    listener._cold = False
+    listener.frames, listener.finished = 156 * 512 + 100, True
+    turns = listener.advance()
+    assert turns[0].start_ms == 0
+    assert turns[-1].end_ms == 156 * 32 + 6
+    assert all(isinstance(turn, Turn) for turn in turns)
+    assert [turn.start_ms for turn in turns[1:]] == [turn.end_ms for turn in turns[:-1]]
+
+
 def test_two_tracks_are_heard_at_once_each_in_its_own_order(
     worker: Worker, spool: Path, speech: numpy.ndarray, tmp_path: Path
 ) -> None:

@@ -333,6 +333,40 @@ def test_a_folder_that_no_program_of_ours_wrote_does_not_stop_the_daemon(
     assert fingerprint(outside) == before
 
 
+def test_a_session_in_which_nothing_was_recorded_is_removed_and_nothing_else(
+    at: running.Place,
+) -> None:
+    at.root.mkdir(mode=0o700)
+    mark = '{"recorder":"ambientd/0.1.0"}'
+    for name in ("killed-early", "killed-later", "killed-last", "theirs", "more", "no-mark"):
+        (at.root / name / "audio").mkdir(parents=True)
+    (at.root / "killed-early" / ".session.json.tmp").write_text("{", encoding="utf-8")
+    (at.root / "killed-early" / "transcribing.lock").write_text("1", encoding="ascii")
+    for name in ("killed-later", "killed-last", "more"):
+        (at.root / name / "session.json").write_text(mark, encoding="utf-8")
+    (at.root / "killed-last" / "audio" / "room.native.wav").write_bytes(b"")
+    (at.root / "more" / "notes.txt").write_text("mine", encoding="utf-8")
+    (at.root / "theirs" / "session.json").write_text("{}", encoding="utf-8")
+    with running.daemon(at) as daemon:
+        running.wait_until(lambda: not (at.root / "killed-last").exists())
+        running.wait_until(lambda: "killed-later" in daemon.log.read_text(encoding="utf-8"))
+    left = {path.name for path in at.root.iterdir() if path.is_dir()}
+    assert left == {"theirs", "more", "no-mark"}
+
+
+def test_a_log_that_is_no_file_holds_up_neither_recovery_nor_a_stop(at: running.Place) -> None:
+    folder = at.root / "a"
+    (folder / "audio").mkdir(parents=True)
+    at.root.chmod(0o700)
+    meta = {"recorder": "ambientd/0.1.0", "model": "tiny.en", "ended_at": "x", "warnings": []}
+    (folder / "session.json").write_text(json.dumps(meta), encoding="utf-8")
+    soundfile.write(folder / "audio" / "room.wav", soundfile.read(SAMPLE)[0], 24_000)
+    os.mkfifo(folder / "raw.jsonl")
+    with running.daemon(at) as daemon:
+        running.wait_until(lambda: "recovery.failed" in daemon.log.read_text(encoding="utf-8"))
+        assert daemon.terminate() == 0
+
+
 def test_a_bad_line_in_a_log_costs_the_transcript_and_nothing_else(at: running.Place) -> None:
     with running.daemon(at, "--source", str(SAMPLE)):
         session = at.ctl("record").stdout.strip()

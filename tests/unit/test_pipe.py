@@ -13,7 +13,9 @@ for number in range(20_000):
         pipe.send("gap", number=number)
 sys.stderr.write("not held up\\n")
 sys.stderr.flush()
-next(pipe.orders())
+orders = pipe.orders()
+next(orders)
+pipe.send("progress", frames=999_999)
 pipe.finish(10)
 """
 

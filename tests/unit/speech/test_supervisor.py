@@ -166,6 +166,15 @@ async def test_deaths_between_published_turns_are_not_deaths_in_a_row(stage: Sta
     assert stage.transcriber.restarts == runs
 
 
+async def test_a_worker_that_heard_all_and_never_says_that_it_is_through_is_replaced(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "MIN_STALL_S", 2.0)
+    heard = {"event": "progress", "track": "room", "position_ms": 3000, "speech": False}
+    await stage.run([READY, heard, "hang"], [READY, DRAINED])
+    assert stage.transcriber.restarts == 1
+
+
 async def test_workers_that_die_before_any_turn_are_given_up(stage: Stage) -> None:
     with pytest.raises(TranscriberError, match="keeps failing"):
         await stage.run(*[["die"]] * supervisor.MAX_EARLY_DEATHS)

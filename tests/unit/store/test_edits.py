@@ -90,6 +90,11 @@ def test_an_edit_with_a_wrong_member_changes_nothing(
     assert Fold([replaced(edit, member, value)]).extend([LINE]) == [LINE]
 
 
+def test_a_repair_of_an_empty_text_changes_nothing() -> None:
+    # Every place between two letters would match.
+    assert Fold([{**REPAIR, "from": ""}]).extend([LINE]) == [LINE]
+
+
 @pytest.mark.parametrize("value", WRONG)
 @pytest.mark.parametrize("member", TARGET)
 def test_an_edit_with_a_wrong_target_changes_nothing(member: str, value: object) -> None:

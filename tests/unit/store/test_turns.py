@@ -46,6 +46,12 @@ def test_only_a_newline_ends_a_line(mark: str) -> None:
     assert line.text == f"a{mark}b"
 
 
+def test_a_carriage_return_is_white_space_and_ends_no_line() -> None:
+    data = log(TURN).replace(b", ", b",\r").replace(b"\n", b"\r\n")
+    assert data.count(b"\r") == len(TURN)
+    assert turns.parse(data, PATH) == turns.parse(log(TURN), PATH)
+
+
 def test_blank_lines_count_for_numbers_in_errors_and_for_nothing_else() -> None:
     data = b"\n \t\r\n" + log(TURN) + b"\n"
     assert [number for number, _ in turns.records(data, PATH)] == [3]
