@@ -28,6 +28,7 @@ HEADER_S = 1.0
 SYNC_S = 1.0
 TOUCH_S = 4.0
 RETRY_S = 0.5
+LAST_TRIES = 4
 METER_MS = 300
 STATE_CHECK_S = 0.25
 LOST_LOOKS = 3
@@ -77,9 +78,16 @@ class Writer:
         for thread in self._threads:
             thread.join()
         self._source.ring.close()
-        self._drain()
+        for attempt in range(LAST_TRIES):
+            # An error that passes must not cost what still waits in the ring.
+            if attempt:
+                time.sleep(RETRY_S)
+            if self._try(self._files.flush):
+                self._drain()
+            if self._source.ring.is_empty() and not self._failing:
+                break
         self._files.finish()
-        if self._try(self._files.flush):
+        if self._try(self._files.flush) and self._source.ring.is_empty():
             self._try(self._files.sync)
         else:
             self._say_what_is_missing()

@@ -228,6 +228,36 @@ def test_what_a_full_disk_never_took_is_said_as_a_gap_and_the_file_is_valid(
     assert soundfile.info(tmp_path / "room.native.wav").frames == RATE_HZ
 
 
+def test_an_error_that_passes_during_the_stop_loses_nothing(
+    folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, events = Blocks(), Events()
+    files = TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
+    running = writer.Writer(source, files, events.send)
+    real = os.pwrite
+    refusals = iter([True])
+
+    def refuse_once(fd: int, data: bytes, offset: int) -> int:
+        if offset and next(refusals, False):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd, data, offset)
+
+    running.start()
+    running._stop.set()  # the writer has ended; everything is left to the last drain
+    for thread in running._threads:
+        thread.join()
+    monkeypatch.setattr(os, "pwrite", refuse_once)
+    samples = tone(RATE_HZ)
+    for start in range(0, RATE_HZ, BLOCK_FRAMES):
+        block = samples[start : start + BLOCK_FRAMES]
+        source.ring.push(block.tobytes(), len(block))
+    running.finish()
+    assert events.wait_for(event="closed")["frames"] == RATE_HZ
+    native, _ = soundfile.read(tmp_path / "room.native.wav", dtype="int16")
+    assert (native == samples).all()
+    assert not [one for one in events.seen if one["event"] == "gap"]
+
+
 def test_an_overflow_is_a_gap_of_its_length(folder_fd: int, tmp_path: Path) -> None:
     source, events = Blocks(), Events()
     source.ring = Ring(RATE_HZ)
