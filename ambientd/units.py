@@ -10,9 +10,6 @@ SPOOL_RATE_HZ = 16_000
 SAMPLE_BYTES = 2
 """Every file and pipe carries signed 16-bit samples, one channel."""
 
-SPOOL_FRAMES_PER_MS = SPOOL_RATE_HZ // 1000
-SPOOL_BYTES_PER_MS = SPOOL_FRAMES_PER_MS * SAMPLE_BYTES
-
 SILENCE_DBFS = -120.0
 """Level reported for digital zero, where the logarithm has no value."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ambientd import wire
 from ambientd.store import reading
+from ambientd.store.turns import is_integer
 from ambientd.tools.registry import Tool
 
 MAX_RESULT_CHARS = 500_000
@@ -55,7 +56,7 @@ def _transcript(root: str, arguments: dict[str, Any]) -> str:
     if not isinstance(session_id, str):
         raise _wrong_type("session", "a string", session_id)
     since = arguments.get("since", 0)
-    if isinstance(since, bool) or not isinstance(since, int):
+    if not is_integer(since):
         raise _wrong_type("since", "an integer", since)
     if since < 0:
         raise wire.Fault(wire.INVALID_PARAMS, "transcript: `since` must not be negative")
