@@ -109,6 +109,17 @@ class Server:
             ["paplay", f"--device={sink}", str(path)], env={**os.environ, **self.environ}
         )
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop the server's process until the end of the block: it is there and never answers."""
+        if self._process is None:
+            raise RuntimeError("the server does not run")
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """Kill the server, as a crash of the audio system would."""
         if self._process is not None:

@@ -12,16 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
+from ambientd.audio import selection
 from ambientd.audio.ring import Ring
 from ambientd.audio.source import BLOCK_MS, State
 from ambientd.errors import CaptureError
 
 RING_S = 30
 
-SERVER_RATE_HZ = 48_000
-"""What PulseAudio and PipeWire run at; PortAudio reports another default for them."""
+OPEN_TIMEOUT_S = 8.0
+"""PortAudio waits for ever for an audio server that is frozen; one that wakes up takes seconds.
+With the wait for the first frames this stays below the 15 s that the daemon waits."""
 
 FIRST_FRAMES_TIMEOUT_S = 5.0
 
@@ -38,7 +41,7 @@ class Microphone:
     """An input device as a source; see ``ambientd.audio.source.Source``.
 
     Args:
-        name: the device's name, or a part of it that fits only one; None for the default input.
+        name: as in ``ambientd.audio.selection.choose``.
     """
 
     def __init__(self, name: str | None) -> None:
@@ -48,17 +51,24 @@ class Microphone:
         self.overflows = 0
         self._name = name
         self._stream: Any = None
+        # The writer asks for the state while another thread closes: never of a freed stream.
+        self._stream_lock = threading.Lock()
         self._first = threading.Event()
         self._first_at_ns = 0
         self._last_block_s = 0.0
 
     def open(self) -> int:
         """Open the device and wait for its first frames."""
-        sounddevice = _load()
-        with _quiet_stderr():
-            index, info = _choose(sounddevice, self._name)
-            self.device = str(info["name"])
-            self._open_stream(sounddevice, index, info)
+        opened: Future[None] = Future()
+        threading.Thread(target=self._fulfil, args=(opened,), daemon=True).start()
+        try:
+            opened.result(OPEN_TIMEOUT_S)
+        except TimeoutError:
+            raise CaptureError(
+                "the audio system does not answer",
+                "restart PipeWire, PulseAudio or the computer's audio service",
+                code="device_failed",
+            ) from None
         if not self._first.wait(FIRST_FRAMES_TIMEOUT_S):
             self.close()
             raise CaptureError(
@@ -73,28 +83,43 @@ class Microphone:
 
     def state(self) -> State:
         """Tell whether blocks still come."""
-        stream = self._stream
-        if stream is None:
-            return State.ALIVE  # closed by us, which is no loss
-        silent_s = time.monotonic() - self._last_block_s
-        return State.LOST if silent_s > SILENT_FOR_S or not stream.active else State.ALIVE
+        with self._stream_lock:
+            if self._stream is None:
+                return State.ALIVE  # closed by us, which is no loss
+            silent_s = time.monotonic() - self._last_block_s
+            is_lost = silent_s > SILENT_FOR_S or not self._stream.active
+        return State.LOST if is_lost else State.ALIVE
 
     def close(self) -> None:
         """Close the stream; a stuck one is left to the end of the process."""
-        stream, self._stream = self._stream, None
+        with self._stream_lock:
+            stream, self._stream = self._stream, None
         if stream is not None:
             closing = threading.Thread(target=stream.close, daemon=True)
             closing.start()
             closing.join(CLOSE_TIMEOUT_S)
 
-    def _open_stream(self, sounddevice: Any, index: int, info: dict[str, Any]) -> None:
+    def _fulfil(self, opened: Future[None]) -> None:
+        try:
+            sounddevice = _load()
+            with _quiet_stderr():
+                devices = sounddevice.query_devices()
+                info = selection.choose(devices, self._name, _default_index(sounddevice))
+                self.device = str(info["name"])
+                self._open_stream(sounddevice, info)
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            opened.set_exception(error)
+        else:
+            opened.set_result(None)
+
+    def _open_stream(self, sounddevice: Any, info: dict[str, Any]) -> None:
         last_error = None
-        for rate_hz in _rates(info):
+        for rate_hz in selection.rates_hz(info):
             self.rate_hz = rate_hz
             self.ring = Ring(RING_S * rate_hz)
             try:
                 self._stream = sounddevice.RawInputStream(
-                    device=index,
+                    device=info["index"],
                     samplerate=rate_hz,
                     blocksize=rate_hz * BLOCK_MS // 1000,
                     channels=1,
@@ -139,11 +164,10 @@ def list_inputs() -> list[dict[str, Any]]:
                 "name": info["name"],
                 "host_api": apis[info["hostapi"]]["name"],
                 "default": info["index"] == default,
-                "rate_hz": info["default_samplerate"],
+                "rate_hz": int(info["default_samplerate"]),
                 "channels": info["max_input_channels"],
             }
-            for info in sounddevice.query_devices()
-            if info["max_input_channels"] > 0
+            for info in selection.inputs(sounddevice.query_devices())
         ]
 
 
@@ -171,38 +195,6 @@ def _default_index(sounddevice: Any) -> int | None:
         return int(sounddevice.query_devices(kind="input")["index"])
     except (sounddevice.PortAudioError, ValueError):
         return None
-
-
-def _choose(sounddevice: Any, name: str | None) -> tuple[int, dict[str, Any]]:
-    inputs = [info for info in sounddevice.query_devices() if info["max_input_channels"] > 0]
-    if not inputs:
-        raise CaptureError(
-            "there is no microphone",
-            "plug one in; on Linux check that PipeWire or PulseAudio runs and that "
-            "libasound2-plugins is installed",
-            code="no_microphone",
-        )
-    if name is None:
-        default = _default_index(sounddevice)
-        info = next((one for one in inputs if one["index"] == default), inputs[0])
-        return info["index"], info
-    # By name each time: an index points to another device after any plug or unplug.
-    fitting = [one for one in inputs if one["name"] == name] or [
-        one for one in inputs if name.lower() in one["name"].lower()
-    ]
-    if len(fitting) != 1:
-        what = "no input device" if not fitting else f"{len(fitting)} input devices"
-        raise CaptureError(
-            f"{what} called {name!r}", "see ambientctl devices", code="no_such_device"
-        )
-    return fitting[0]["index"], fitting[0]
-
-
-def _rates(info: dict[str, Any]) -> list[int]:
-    default_hz = int(info["default_samplerate"])
-    if sys.platform == "linux":
-        return list(dict.fromkeys([SERVER_RATE_HZ, default_hz]))
-    return [default_hz]
 
 
 def _explain(error: Any, device: str) -> CaptureError:

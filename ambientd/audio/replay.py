@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 import time
 from pathlib import Path
@@ -43,10 +45,11 @@ class Replay:
         """Open the file; it starts when a session begins."""
         import soundfile
 
+        _check_readable(self._path)
         try:
             self._file = soundfile.SoundFile(self._path)
-        except (OSError, soundfile.LibsndfileError) as error:
-            raise _bad(self._path, _reason(error)) from None
+        except soundfile.LibsndfileError as error:
+            raise _bad(self._path, error.error_string.rstrip(".").lower()) from None
         rate_hz = self._file.samplerate
         if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
             raise _bad(self._path, f"cannot use a rate of {rate_hz} Hz")
@@ -100,9 +103,17 @@ class Replay:
             self.ring.push(mono.tobytes(), frames)
 
 
-def _reason(error: Exception) -> str:
-    # libsndfile repeats the path in its own way.
-    return str(error).rsplit(": ", 1)[-1].rstrip(".").lower()
+def _check_readable(path: Path) -> None:
+    # libsndfile says "system error" to everything, and waits for ever for a pipe's writer.
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _bad(path, (error.strerror or "it cannot be opened").lower()) from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise _bad(path, "it is not a regular file")
+    finally:
+        os.close(fd)
 
 
 def _bad(path: Path, reason: str) -> CaptureError:

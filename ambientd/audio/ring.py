@@ -50,16 +50,13 @@ class Ring:
         if not self.has_room(frames):
             self._hole_frames += frames
             self.lost_frames += frames
-            # Not counted as pushed: a hole needs no room.
             return
-        if self._hole_frames:
-            self._pieces.append(Hole(self._hole_frames, "overflow"))
-            self._hole_frames = 0
+        self.end_hole()
         self.pushed_frames += frames
         self._pieces.append(block)
 
-    def close(self) -> None:
-        """Add what is known to be missing at the end; after the last ``push``."""
+    def end_hole(self) -> None:
+        """Add the hole that has no block after it yet; producer, or after its last ``push``."""
         if self._hole_frames:
             self._pieces.append(Hole(self._hole_frames, "overflow"))
             self._hole_frames = 0

@@ -6,13 +6,14 @@ the same call can be made again, and no block is written twice or by half.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 
 from ambientd.audio import wav
 from ambientd.audio.resample import Resampler
 from ambientd.store import layout
-from ambientd.units import SAMPLE_BYTES, SPOOL_RATE_HZ
+from ambientd.units import SAMPLE_BYTES, SPOOL_RATE_HZ, frames_to_ms
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -27,19 +28,34 @@ class TrackFiles:
         track: the track's name.
         rate_hz: the device's rate.
         spool: whether to write the spool.
+
+    Attributes:
+        queued_frames: native frames added, holes included.
+
+    Raises:
+        OSError: a file cannot be created; none is left behind.
     """
 
     def __init__(self, folder_fd: int, track: str, rate_hz: int, *, spool: bool) -> None:
         self.rate_hz = rate_hz
-        self.frames = 0
+        self.queued_frames = 0
+        self._spool: _Sink | None = None
+        with contextlib.ExitStack() as undo:
+            self._native = _Sink(folder_fd, layout.native_wav(track), wav.DATA_OFFSET_BYTES)
+            undo.callback(self._native.discard, folder_fd)
+            # Held for as long as the file is open: recovery waits for it.
+            fcntl.flock(self._native.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if spool:
+                self._spool = _Sink(folder_fd, layout.spool(track), 0)
+                undo.callback(self._spool.discard, folder_fd)
+            self._resampler = Resampler(rate_hz)
+            self.patch_header()
+            undo.pop_all()
+
+    @property
+    def frames(self) -> int:
         """Native frames written, holes included."""
-        self._queued_frames = 0
-        self._native = _Sink(folder_fd, layout.native_wav(track), wav.DATA_OFFSET_BYTES)
-        # Held for as long as the file is open: recovery waits for it.
-        fcntl.flock(self._native.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._spool = _Sink(folder_fd, layout.spool(track), 0) if spool else None
-        self._resampler = Resampler(rate_hz)
-        self.patch_header()
+        return (self._native.offset - wav.DATA_OFFSET_BYTES) // SAMPLE_BYTES
 
     @property
     def spool_frames(self) -> int:
@@ -49,11 +65,11 @@ class TrackFiles:
     @property
     def queued_ms(self) -> int:
         """Track time up to which audio was added."""
-        return self._queued_frames * 1000 // self.rate_hz
+        return frames_to_ms(self.queued_frames, self.rate_hz)
 
     def add(self, samples: bytes) -> None:
         """Queue a block."""
-        self._queued_frames += len(samples) // SAMPLE_BYTES
+        self.queued_frames += len(samples) // SAMPLE_BYTES
         self._native.add(samples)
         if self._spool is not None:
             self._spool.add(self._resampler.process(samples))
@@ -61,8 +77,8 @@ class TrackFiles:
     def add_hole(self, frames: int) -> None:
         """Queue a stretch without audio: zeros that take no room."""
         self._end_resampling()
-        self._queued_frames += frames
-        self._native.skip_to(wav.DATA_OFFSET_BYTES + self._queued_frames * SAMPLE_BYTES)
+        self.queued_frames += frames
+        self._native.skip_to(wav.DATA_OFFSET_BYTES + self.queued_frames * SAMPLE_BYTES)
         if self._spool is not None:
             self._spool.skip_to(self._spool_target())
         self._resampler = Resampler(self.rate_hz)
@@ -78,9 +94,13 @@ class TrackFiles:
             OSError: the disk did not take it all; call again.
         """
         self._native.flush()
-        self.frames = (self._native.offset - wav.DATA_OFFSET_BYTES) // SAMPLE_BYTES
         if self._spool is not None:
             self._spool.flush()
+
+    def give_up(self) -> None:
+        """Forget what is still queued and cut both files back to whole frames."""
+        for sink in self._sinks():
+            sink.give_up()
 
     def patch_header(self) -> None:
         """Make the WAV's sizes those of what is written."""
@@ -88,9 +108,8 @@ class TrackFiles:
 
     def sync(self) -> None:
         """Wait until the disk has what is written; only ever called from a thread of its own."""
-        for sink in (self._native, self._spool):
-            if sink is not None:
-                os.fdatasync(sink.fd) if hasattr(os, "fdatasync") else os.fsync(sink.fd)
+        for sink in self._sinks():
+            os.fdatasync(sink.fd) if hasattr(os, "fdatasync") else os.fsync(sink.fd)
 
     def touch(self) -> None:
         """Show readers that the capture is open, also when nothing arrives."""
@@ -98,9 +117,11 @@ class TrackFiles:
 
     def close(self) -> None:
         """Close both files."""
-        self._native.close()
-        if self._spool is not None:
-            self._spool.close()
+        for sink in self._sinks():
+            sink.close()
+
+    def _sinks(self) -> list[_Sink]:
+        return [self._native] if self._spool is None else [self._native, self._spool]
 
     def _end_resampling(self) -> None:
         if self._spool is not None:
@@ -108,13 +129,14 @@ class TrackFiles:
             self._spool.cut_queue_at(self._spool_target())
 
     def _spool_target(self) -> int:
-        return self._queued_frames * SPOOL_RATE_HZ // self.rate_hz * SAMPLE_BYTES
+        return self.queued_frames * SPOOL_RATE_HZ // self.rate_hz * SAMPLE_BYTES
 
 
 class _Sink:
     """A file that is written at offsets of our own keeping."""
 
     def __init__(self, folder_fd: int, name: str, offset: int) -> None:
+        self._name = name
         self.fd = os.open(name, _CREATE, 0o600, dir_fd=folder_fd)
         self.offset = offset
         self._queue: list[tuple[int, bytes]] = []
@@ -152,5 +174,15 @@ class _Sink:
                     continue
             del self._queue[0]
 
+    def give_up(self) -> None:
+        self._queue.clear()
+        self.offset -= self.offset % SAMPLE_BYTES
+        self._end = self.offset
+        os.ftruncate(self.fd, self.offset)
+
     def close(self) -> None:
         os.close(self.fd)
+
+    def discard(self, folder_fd: int) -> None:
+        self.close()
+        os.unlink(self._name, dir_fd=folder_fd)

@@ -1,4 +1,4 @@
-"""The thread that carries audio from the ring to the disk, and the one that syncs it.
+"""The thread that carries audio from the ring to the disk.
 
 Nothing here waits for a model, a client or the daemon. When the disk does not take audio it stays
 in the ring, half a minute of it, and the same bytes are tried again.
@@ -10,12 +10,13 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from typing import Any
 
+from ambientd.audio.disk import Disk, Send
 from ambientd.audio.level import Meter
 from ambientd.audio.ring import Hole
 from ambientd.audio.source import BLOCK_MS, Source, State
+from ambientd.audio.sync import SYNCED, Syncer
 from ambientd.audio.track_files import TrackFiles
 from ambientd.units import SAMPLE_BYTES, frames_to_ms
 
@@ -25,15 +26,15 @@ BATCH_S = 0.04
 REPORT_S = 0.06
 IDLE_REPORT_S = 1.0
 HEADER_S = 1.0
-SYNC_S = 1.0
-TOUCH_S = 4.0
 RETRY_S = 0.5
 LAST_TRIES = 4
+"""How often the rest is tried at the end: the daemon waits 10 s for a capture that closes."""
+
 METER_MS = 300
 STATE_CHECK_S = 0.25
 LOST_LOOKS = 3
 
-Send = Callable[..., None]
+WRITTEN = "written"
 
 
 class Writer:
@@ -51,7 +52,8 @@ class Writer:
         self._send = send
         self._meter = Meter(METER_MS // BLOCK_MS)
         self._stop = threading.Event()
-        self._failing = False
+        self._disk = Disk(send)
+        self._syncer = Syncer(files, self._disk)
         self._ended = False
         self._last_report_s = 0.0
         self._reported_frames = -1
@@ -59,39 +61,30 @@ class Writer:
         self._last_check_s = 0.0
         self._overflows = 0
         self._lost_looks = 0
-        self._threads = [
-            threading.Thread(target=self._write_until_stopped, name="writer"),
-            threading.Thread(target=self._sync_until_stopped, name="sync"),
-        ]
+        self._thread = threading.Thread(
+            target=self._write_until_stopped, name="writer", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to write."""
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
+        self._syncer.start()
 
     def finish(self) -> None:
-        """Write the rest and close the files; after the source was closed.
+        """Write the rest and close the files; after ``start``, and after the source was closed.
 
         What the disk refuses to the end is given up: the file stays valid and shorter.
         """
         self._stop.set()
-        for thread in self._threads:
-            thread.join()
-        self._source.ring.close()
-        for attempt in range(LAST_TRIES):
-            # An error that passes must not cost what still waits in the ring.
-            if attempt:
-                time.sleep(RETRY_S)
-            if self._try(self._files.flush):
-                self._drain()
-            if self._source.ring.is_empty() and not self._failing:
-                break
+        self._thread.join()
+        self._syncer.finish()
+        self._source.ring.end_hole()
+        is_whole = self._drain_at_last()
         self._files.finish()
-        if self._try(self._files.flush) and self._source.ring.is_empty():
-            self._try(self._files.sync)
-        else:
-            self._say_what_is_missing()
+        if not (self._flush() and is_whole):
+            self._give_up()
         self._patch_header()
+        self._disk.takes(SYNCED, self._files.sync)
         self._files.close()
         self._send("closed", **self._counts())
 
@@ -104,54 +97,49 @@ class Writer:
             os._exit(1)
 
     def _write(self) -> None:
-        while not self._stop.wait(RETRY_S if self._failing else BATCH_S):
-            if not self._failing or self._try(self._files.flush):
-                self._drain()
+        while not self._stop.wait(RETRY_S if self._disk.refuses(WRITTEN) else BATCH_S):
+            self._drain()
             self._report(time.monotonic())
 
-    def _drain(self) -> None:
-        while True:
-            piece = self._source.ring.take()
-            if piece is None:
-                break
+    def _flush(self) -> bool:
+        return self._disk.takes(WRITTEN, self._files.flush)
+
+    def _drain(self) -> bool:
+        """Write what is queued and what is in the ring; False if the disk did not take it all."""
+        if not self._flush():
+            return False
+        while (piece := self._source.ring.take()) is not None:
             if isinstance(piece, Hole):
                 self._skip(piece)
             else:
                 self._files.add(piece)
                 self._meter.add(piece)
-            if not self._try(self._files.flush):
-                return
+            if not self._flush():
+                return False
             self._report_if_due()
+        return True
 
-    def _say_what_is_missing(self) -> None:
-        missing_frames = 0
+    def _drain_at_last(self) -> bool:
+        for _ in range(LAST_TRIES - 1):
+            if self._drain():
+                return True
+            time.sleep(RETRY_S)
+        return self._drain()
+
+    def _give_up(self) -> None:
+        self._disk.takes("cut to whole frames", self._files.give_up)
+        end_frames = self._files.queued_frames
         while (piece := self._source.ring.take()) is not None:
-            missing_frames += (
-                piece.frames if isinstance(piece, Hole) else len(piece) // SAMPLE_BYTES
-            )
-        rate_hz = self._files.rate_hz
-        end_ms = self._files.queued_ms + frames_to_ms(missing_frames, rate_hz)
-        start_ms = frames_to_ms(self._files.frames, rate_hz)
-        self._send("gap", start_ms=start_ms, end_ms=end_ms, reason="disk_full")
+            end_frames += piece.frames if isinstance(piece, Hole) else len(piece) // SAMPLE_BYTES
+        start_ms = frames_to_ms(self._files.frames, self._files.rate_hz)
+        end_ms = frames_to_ms(end_frames, self._files.rate_hz)
+        if end_ms > start_ms:
+            self._send("gap", start_ms=start_ms, end_ms=end_ms, reason="disk_full")
 
     def _skip(self, hole: Hole) -> None:
         start_ms = self._files.queued_ms
         self._files.add_hole(hole.frames)
         self._send("gap", start_ms=start_ms, end_ms=self._files.queued_ms, reason=hole.reason)
-
-    def _try(self, write: Callable[[], None]) -> bool:
-        try:
-            write()
-        except OSError as error:
-            if not self._failing:
-                self._failing = True
-                reason = error.strerror or "it failed"
-                self._send("disk", state="failing", message=f"audio cannot be written: {reason}")
-            return False
-        if self._failing:
-            self._failing = False
-            self._send("disk", state="ok", message="audio is written again")
-        return True
 
     def _patch_header(self) -> None:
         try:
@@ -187,7 +175,7 @@ class Writer:
             self._lost_looks = 0
             return
         self._lost_looks += 1
-        # Twice: if this process was stopped for a while, the next block is on its way.
+        # Again: if this process was stopped for a while, the next block is on its way.
         if state is State.LOST and self._lost_looks < LOST_LOOKS:
             return
         self._ended = True
@@ -200,15 +188,3 @@ class Writer:
             "spool_frames": self._files.spool_frames,
             "lost_frames": self._source.ring.lost_frames,
         }
-
-    def _sync_until_stopped(self) -> None:
-        last_touch_s = time.monotonic()
-        while not self._stop.wait(SYNC_S):
-            try:
-                self._files.sync()
-                if time.monotonic() - last_touch_s >= TOUCH_S:
-                    self._files.touch()
-                    last_touch_s = time.monotonic()
-            except OSError as error:
-                # The writer's own errors decide; this is only said.
-                self._send("disk", state="failing", message=f"cannot sync: {error.strerror}")

@@ -14,7 +14,7 @@ import numpy
 import pytest
 import soundfile
 
-from ambientd.audio import respool, wav, writer
+from ambientd.audio import respool, sync, wav, writer
 from ambientd.audio.ring import Hole, Ring
 from ambientd.audio.source import State
 from ambientd.audio.track_files import TrackFiles
@@ -50,7 +50,7 @@ def test_what_is_missing_at_the_end_is_a_hole_too() -> None:
     ring = Ring(capacity_frames=1)
     ring.push(b"\0\0", 1)
     ring.push(b"\0\0", 1)
-    ring.close()
+    ring.end_hole()
     assert [ring.take(), ring.take(), ring.take()] == [b"\0\0", Hole(1, "overflow"), None]
 
 
@@ -110,6 +110,16 @@ def test_existing_files_are_never_written_over(folder_fd: int, tmp_path: Path) -
     with pytest.raises(FileExistsError):
         TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
     assert (tmp_path / "room.native.wav").read_bytes() == b"precious"
+
+
+def test_files_that_cannot_both_be_created_leave_none_behind(
+    folder_fd: int, tmp_path: Path
+) -> None:
+    (tmp_path / "room.live.pcm").write_bytes(b"precious")
+    with pytest.raises(FileExistsError):
+        TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["room.live.pcm"]
+    assert (tmp_path / "room.live.pcm").read_bytes() == b"precious"
 
 
 class Blocks:
@@ -228,34 +238,77 @@ def test_what_a_full_disk_never_took_is_said_as_a_gap_and_the_file_is_valid(
     assert soundfile.info(tmp_path / "room.native.wav").frames == RATE_HZ
 
 
-def test_an_error_that_passes_during_the_stop_loses_nothing(
+def test_a_disk_that_refuses_once_while_a_recording_stops_costs_nothing(
     folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, events = Blocks(), Events()
-    files = TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
-    running = writer.Writer(source, files, events.send)
-    real = os.pwrite
-    refusals = iter([True])
-
-    def refuse_once(fd: int, data: bytes, offset: int) -> int:
-        if offset and next(refusals, False):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(fd, data, offset)
-
+    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    # Nothing is written before the stop, so that the refusal meets the last writes.
+    monkeypatch.setattr(writer, "BATCH_S", 60.0)
+    monkeypatch.setattr(writer, "RETRY_S", 0.01)
     running.start()
-    running._stop.set()  # the writer has ended; everything is left to the last drain
-    for thread in running._threads:
-        thread.join()
-    monkeypatch.setattr(os, "pwrite", refuse_once)
     samples = tone(RATE_HZ)
     for start in range(0, RATE_HZ, BLOCK_FRAMES):
         block = samples[start : start + BLOCK_FRAMES]
         source.ring.push(block.tobytes(), len(block))
+    real = os.pwrite
+    refusals = iter([True])
+
+    def refuse_once(fd: int, data: bytes, offset: int) -> int:
+        if next(refusals, False):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", refuse_once)
     running.finish()
     assert events.wait_for(event="closed")["frames"] == RATE_HZ
     native, _ = soundfile.read(tmp_path / "room.native.wav", dtype="int16")
     assert (native == samples).all()
-    assert not [one for one in events.seen if one["event"] == "gap"]
+
+
+def test_what_is_given_up_leaves_whole_frames(
+    folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = TrackFiles(folder_fd, "room", 16_000, spool=True)
+    real = os.pwrite
+    files.add(tone(4, 16_000).tobytes())
+
+    def refuse_the_rest(fd: int, data: bytes, offset: int) -> int:
+        monkeypatch.setattr(os, "pwrite", refuse)
+        return real(fd, data[:5], offset)
+
+    def refuse(fd: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", refuse_the_rest)
+    with pytest.raises(OSError, match="No space"):
+        files.flush()
+    files.give_up()
+    files.close()
+    assert files.frames == 2
+    assert (tmp_path / "room.native.wav").stat().st_size == wav.DATA_OFFSET_BYTES + 4
+    assert (tmp_path / "room.live.pcm").stat().st_size == 0
+
+
+def test_a_disk_that_does_not_sync_is_said_once_and_so_is_its_recovery(
+    folder_fd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, events = Blocks(), Events()
+    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    monkeypatch.setattr(sync, "SYNC_S", 0.01)
+    refusals = iter([True] * 3)
+
+    def refuse(fd: int) -> None:
+        if next(refusals, False):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    running.start()
+    events.wait_for(event="disk", state="ok")
+    running.finish()
+    assert next(refusals, None) is None
+    said = [one["state"] for one in events.seen if one["event"] == "disk"]
+    assert said == ["failing", "ok"]
 
 
 def test_an_overflow_is_a_gap_of_its_length(folder_fd: int, tmp_path: Path) -> None:
@@ -300,6 +353,34 @@ def test_a_source_that_ends_is_said_once_and_only_when_all_is_written(
     assert names.count("ended") == 1
     written = [one["frames"] for one in events.seen if one["event"] == "progress"]
     assert RATE_HZ in written
+
+
+class Blinking(Blocks):
+    """A source that seems lost for some looks, as after this process was stopped for a while."""
+
+    def __init__(self, lost_looks: int) -> None:
+        super().__init__()
+        self.is_back = threading.Event()
+        self._lost_looks = lost_looks
+
+    def state(self) -> State:
+        if self._lost_looks:
+            self._lost_looks -= 1
+            return State.LOST
+        self.is_back.set()
+        return State.ALIVE
+
+
+def test_a_microphone_that_is_back_at_the_next_look_was_not_lost(
+    folder_fd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "STATE_CHECK_S", 0.0)
+    source, events = Blinking(writer.LOST_LOOKS - 1), Events()
+    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    running.start()
+    assert source.is_back.wait(10)
+    running.finish()
+    assert "ended" not in [one["event"] for one in events.seen]
 
 
 def test_a_spool_made_anew_is_the_one_that_was_written_live(folder_fd: int, tmp_path: Path) -> None:

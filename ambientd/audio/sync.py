@@ -1,0 +1,47 @@
+"""The thread that makes the disk keep what was written; nobody waits for it but the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ambientd.audio.disk import Disk
+from ambientd.audio.track_files import TrackFiles
+
+SYNC_S = 1.0
+TOUCH_S = 4.0
+"""Readers take a capture for open until 10 s after its last touch; 5 s are promised."""
+
+SYNCED = "synced"
+
+
+class Syncer:
+    """Syncs a track's files once a second until ``finish``.
+
+    Args:
+        files: the track's files, open until after ``finish``.
+        disk: learns whether it works.
+    """
+
+    def __init__(self, files: TrackFiles, disk: Disk) -> None:
+        self._files = files
+        self._disk = disk
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sync."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Stop, after the sync in hand."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last_touch_s = time.monotonic()
+        while not self._stop.wait(SYNC_S):
+            self._disk.takes(SYNCED, self._files.sync)
+            if time.monotonic() - last_touch_s >= TOUCH_S:
+                last_touch_s = time.monotonic()
+                self._disk.takes("marked as open", self._files.touch)
