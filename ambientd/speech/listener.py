@@ -7,6 +7,7 @@ import os
 import numpy
 
 from ambientd import units
+from ambientd.errors import StoreError
 from ambientd.speech.segmenter import WARM_MS, Rules, Segmenter, Turn
 from ambientd.speech.vad import FRAME_SAMPLES, Vad
 
@@ -25,6 +26,9 @@ class Listener:
         from_ms: where to go on; no turn starts before it.
         rules: the segmenter's rules.
 
+    Raises:
+        StoreError: the spool cannot be opened (``spool_unreadable``).
+
     Attributes:
         name: the track's name.
         frames: spool frames that may be read.
@@ -39,7 +43,14 @@ class Listener:
         self.finished = False
         self.reported_ms = from_ms
         self.drained_said = False
-        self._fd = os.open(spool, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._fd = os.open(spool, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StoreError(
+                f"cannot read {spool}: {error.strerror}",
+                "the recording beside it is whole and can be transcribed later",
+                code="spool_unreadable",
+            ) from None
         self._vad = Vad()
         self._segmenter = Segmenter(rules, from_ms)
         self._next_frame = units.ms_to_frames(from_ms, units.SPOOL_RATE_HZ)

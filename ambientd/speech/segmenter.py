@@ -124,12 +124,13 @@ class Segmenter:
         """End at the track's end, or at a hole; return the turn that was open, if any.
 
         Args:
-            end_ms: where audio ends; the last frame may have been filled up beyond it.
+            end_ms: where audio ends, in or at an edge of the last frame, which may have been filled
+                up beyond it.
         """
         speech = self._speech
         turn = None
         if speech is not None:
-            voiced_end_ms = end_ms if speech.silent_ms is None else min(speech.silent_ms, end_ms)
+            voiced_end_ms = end_ms if speech.silent_ms is None else speech.silent_ms
             turn = self._end(speech, voiced_end_ms, end_ms)
         self._position_ms = self._floor_ms = max(end_ms, self._floor_ms)
         return turn
@@ -143,11 +144,7 @@ class Segmenter:
         spoken_ms = voiced_end_ms - speech.voiced_ms
         if spoken_ms <= 0 or (spoken_ms < self._rules.min_speech_ms and not speech.continues):
             return None
-        end_ms = min(
-            voiced_end_ms + self._rules.pad_after_ms,
-            limit_ms,
-            speech.turn_ms + self._rules.max_turn_ms,
-        )
+        end_ms = min(voiced_end_ms + self._rules.pad_after_ms, limit_ms)
         self._floor_ms = end_ms
         return Turn(speech.turn_ms, end_ms)
 

@@ -51,6 +51,7 @@ class Worker:
         self._last_progress_s: dict[str, float] = {}
         self._unreported: dict[str, Listener] = {}
         self._heard: dict[str, tuple[int, bool]] = {}
+        self._exit_code = 0
 
     def take_orders(self) -> None:
         """Obey orders until the daemon is gone, then end the process, even during a decode."""
@@ -61,7 +62,7 @@ class Worker:
                     self._changed.notify_all()
         except Exception as error:  # noqa: BLE001 - a thread's end must be the process's
             self.fail(error)
-        os._exit(0)
+        os._exit(self._exit_code)
 
     def listen(self) -> None:
         """Run the voice detector over whatever audio there is; never returns."""
@@ -99,11 +100,13 @@ class Worker:
         Anything but an error that a person can act on may be the fault of the turn in hand: the
         daemon counts what a turn costs, and skips it in the end.
         """
+        # First, because a daemon that reads the fault closes the pipe, which ends the process too.
+        self._exit_code = 1
         if isinstance(error, AmbientError):
             self._pipe.send_fault(error)
         else:
             traceback.print_exception(error)
-        os._exit(1)
+        os._exit(self._exit_code)
 
     def _take(self, order: dict[str, Any]) -> None:
         kind = order["order"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -51,6 +52,9 @@ class Worker:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"order": order, **fields}).encode() + b"\n")
         self._process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def wait_for(self, timeout_s: float = 60, **wanted: Any) -> dict[str, Any]:
         def find() -> dict[str, Any] | None:
@@ -147,9 +151,9 @@ def test_work_goes_on_where_it_is_told_and_no_turn_starts_before(
     assert words(turns).startswith("i think the server was busy")
 
 
-def test_nothing_is_decoded_across_a_hole(worker: Worker, tmp_path: Path) -> None:
-    samples, rate_hz = soundfile.read(SAMPLE, dtype="int16")
-    speech = soxr.resample(samples, rate_hz, 16_000)
+def test_nothing_is_decoded_across_a_hole(
+    worker: Worker, speech: numpy.ndarray, tmp_path: Path
+) -> None:
     # The third sentence is cut in the middle: two seconds were not captured there.
     hole = (6000, 8000)
     path = tmp_path / "room.live.pcm"
@@ -205,19 +209,16 @@ def test_two_tracks_are_heard_at_once_each_in_its_own_order(
         assert words(worker.all("turn", track)).endswith("please tell me when it works")
 
 
-def test_the_model_is_in_memory_only_while_somebody_speaks(tmp_path: Path) -> None:
+def test_the_model_is_in_memory_only_while_somebody_speaks(spool: Path, tmp_path: Path) -> None:
     silence = tmp_path / "silence.pcm"
     silence.write_bytes(bytes(16_000 * 2 * 60))
-    samples, rate_hz = soundfile.read(SAMPLE, dtype="int16")
-    talk = tmp_path / "talk.pcm"
-    talk.write_bytes(soxr.resample(samples, rate_hz, 16_000).tobytes())
     worker = Worker(unload_after_s=1)
     try:
         worker.order("track", track="call", spool=str(silence), from_ms=0)
         worker.order("frames", track="call", frames=16_000 * 60)
         worker.wait_for(event="progress", track="call", position_ms=60_000)
         assert worker.all("model") == [], "nobody has spoken"
-        worker.order("track", track="room", spool=str(talk), from_ms=0)
+        worker.order("track", track="room", spool=str(spool), from_ms=0)
         worker.order("frames", track="room", frames=16_000 * 3)
         worker.wait_for(event="model", state="loaded")
         worker.wait_for(event="turn")
@@ -240,6 +241,25 @@ def test_a_daemon_that_is_gone_ends_it_even_during_a_decode(spool: Path) -> None
     worker.order("frames", track="room", frames=16_000 * 20)
     worker.wait_for(event="decoding")
     assert worker.end() == 0
+
+
+def test_when_to_stop_is_the_daemons_to_decide_and_no_signals(worker: Worker, spool: Path) -> None:
+    worker.order("track", track="room", spool=str(spool), from_ms=0)
+    worker.wait_for(event="ready")
+    worker.signal(signal.SIGINT)
+    worker.signal(signal.SIGTERM)
+    worker.order("frames", track="room", frames=16_000 * 4)
+    worker.wait_for(event="turn")
+
+
+def test_a_spool_that_cannot_be_read_is_a_fault_that_names_it(
+    worker: Worker, tmp_path: Path
+) -> None:
+    worker.order("track", track="room", spool=str(tmp_path / "gone.pcm"), from_ms=0)
+    fault = worker.wait_for(event="fault")
+    assert fault["code"] == "spool_unreadable"
+    assert "gone.pcm" in fault["message"]
+    assert worker.end() == 1
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +75,7 @@ def test_a_hole_ends_the_open_turn_and_nothing_spans_it() -> None:
 
 def test_a_long_turn_is_cut_at_its_least_voiced_frame_and_goes_on_there() -> None:
     talk = [0.9] * 100
+    talk[20] = 0.5  # too early: the turn before the cut would be needlessly short
     talk[45] = 0.6  # 1440 ms, in the last quarter of the first 1600 ms
     first, second, *rest = run([*talk, *voice(".......")])
     assert first == Turn(0, 1440)
@@ -86,6 +90,49 @@ def test_what_follows_a_cut_has_no_minimum_length() -> None:
     first, second = run([*talk, *voice("......")])
     assert second.start_ms == first.end_ms == 48 * FRAME_MS
     assert second.end_ms - second.start_ms <= 3 * FRAME_MS + RULES.pad_after_ms
+
+
+def test_a_silence_that_runs_at_a_cut_goes_on_counting_behind_it() -> None:
+    talk = [0.9] * 48
+    talk[42] = 0.1
+    # Quiet from 1536 ms on, but less so than the dip at 1344 ms, where the cut is made.
+    assert run([*talk, *[0.3] * 6]) == [Turn(0, 1344), Turn(1344, 1536 + RULES.pad_after_ms)]
+
+
+def test_a_cut_in_the_closing_silence_ends_the_speech() -> None:
+    # A click behind it is no speech that went on.
+    assert run([*[0.9] * 48, *voice("..#......")]) == [Turn(0, 48 * FRAME_MS)]
+
+
+SHORT = Rules(
+    min_speech_ms=64, end_silence_ms=64, pad_before_ms=96, pad_after_ms=32, max_turn_ms=192
+)
+
+
+@pytest.mark.parametrize("filled_up_ms", [0, 5, FRAME_MS])
+@pytest.mark.parametrize("length", range(10))
+def test_every_short_talk_gives_turns_that_keep_the_rules(length: int, filled_up_ms: int) -> None:
+    start_ms = 7
+    for signs in itertools.product("#-.", repeat=length):
+        pattern = "".join(signs)
+        segmenter = Segmenter(SHORT, start_ms)
+        turns = [turn for value in voice(pattern) if (turn := segmenter.push(value)) is not None]
+        assert not (pattern.endswith("..") and segmenter.in_speech), pattern
+        end_ms = start_ms + max(0, length * FRAME_MS - filled_up_ms)
+        last = segmenter.finish(end_ms)
+        turns += [last] if last is not None else []
+        position_ms = start_ms
+        for turn in turns:
+            assert position_ms <= turn.start_ms < turn.end_ms, pattern
+            assert turn.end_ms - turn.start_ms <= SHORT.max_turn_ms, pattern
+            position_ms = turn.end_ms
+        assert position_ms <= start_ms + length * FRAME_MS, pattern
+        for index in range(length):
+            if "###" in (pattern[max(0, index - 2) : index + 1], pattern[index : index + 3]):
+                middle_ms = start_ms + index * FRAME_MS + FRAME_MS // 2
+                assert middle_ms > end_ms or any(
+                    one.start_ms <= middle_ms < one.end_ms for one in turns
+                ), pattern
 
 
 @st.composite
