@@ -6,15 +6,15 @@ cannot reach them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
-from ambientd import __version__, wire
+from ambientd import __version__, bounded, wire
 from ambientd.daemon import Daemon
 from ambientd.errors import CaptureError, ModelError, RefusedError
 from ambientd.recording import Recording
@@ -46,7 +46,7 @@ class Control:
         self._daemon = daemon
         self._listing = anyio.Lock()
         # Of its own: a status on a disk that hangs must not keep turns from being published.
-        self._looking = anyio.CapacityLimiter(1)
+        self._looking = bounded.Threads(1)
 
     async def record(self, params: dict[str, Any]) -> dict[str, Any]:
         """Start a session: ``{name?, seconds?, transcribe?}`` to ``{id}``."""
@@ -116,10 +116,8 @@ class Control:
         now_s = anyio.current_time()
         open_now = daemon.listening
         disk: dict[str, int | None] = {"used_bytes": None, "free_bytes": None}
-        with anyio.move_on_after(DISK_TIMEOUT_S):
-            disk = await anyio.to_thread.run_sync(
-                usage.disk, daemon.root, abandon_on_cancel=True, limiter=self._looking
-            )
+        with contextlib.suppress(TimeoutError):
+            disk = await self._looking.run(DISK_TIMEOUT_S, usage.disk, daemon.root)
         return {
             "version": __version__,
             "pid": os.getpid(),

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from ambientd import __version__, control, descriptors, logs, settings, wire
+from ambientd import __version__, bounded, control, descriptors, logs, settings, wire
 from ambientd.daemon import Daemon
 from ambientd.errors import AmbientError, CaptureError, SettingsError
 
@@ -39,8 +39,16 @@ def main(argv: list[str] | None = None) -> int:
         anyio.run(_run, values, source)
     except AmbientError as error:
         sys.stderr.write(f"ambientd: {error}\n")
-        return error.exit_code
-    return wire.EXIT_OK
+        return exit_code(error.exit_code)
+    return exit_code(wire.EXIT_OK)
+
+
+def exit_code(code: int) -> int:
+    """Return the code, or end the process here if a call on a disk that hangs would keep it."""
+    if bounded.hanging():
+        logging.shutdown()
+        os._exit(code)
+    return code
 
 
 def _allow_open_files() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
 import os
 import socket
 import stat
 import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
@@ -58,15 +59,15 @@ async def listening(candidates: list[str]) -> AsyncIterator[tuple[anyio.abc.Sock
     bound, path = _bind_first(candidates)
     made = os.lstat(path)
     bound.setblocking(False)
-    try:
-        async with await anyio.abc.SocketListener.from_socket(bound) as listener:
+    async with await anyio.abc.SocketListener.from_socket(bound) as listener:
+        try:
             yield listener, path
-    finally:
-        bound.close()
-        with contextlib.suppress(OSError):
-            now = os.lstat(path)
-            if (now.st_dev, now.st_ino) == (made.st_dev, made.st_ino):
-                os.unlink(path)
+        finally:
+            # While it still listens, so that it cannot be another daemon's that took our place.
+            with contextlib.suppress(OSError):
+                now = os.lstat(path)
+                if (now.st_dev, now.st_ino) == (made.st_dev, made.st_ino):
+                    os.unlink(path)
 
 
 def _inherited() -> socket.socket | None:
@@ -104,6 +105,34 @@ def _check_length(path: str) -> None:
 
 
 def _bind(path: str) -> socket.socket:
+    with _only_one(path):
+        return _bind_alone(path)
+
+
+@contextlib.contextmanager
+def _only_one(path: str) -> Iterator[None]:
+    """Keep others from probing, removing and binding the same path in between.
+
+    Daemons of different roots hold different locks and may be told the same socket.
+    """
+    name = f"{path}.lock"
+    try:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SocketError(f"cannot open {name}: {error.strerror}") from None
+    try:
+        # Held for a moment only, and the file stays: removing it would let a third bind meanwhile.
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise AlreadyRunningError(
+            f"another ambientd is about to listen on {path}", "stop it, or set AMBIENT_SOCKET"
+        ) from None
+    finally:
+        os.close(fd)
+
+
+def _bind_alone(path: str) -> socket.socket:
     _remove_dead_socket(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

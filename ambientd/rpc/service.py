@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
-
-from ambientd import mcp, wire
+from ambientd import bounded, mcp, wire
 
 DEADLINE_S = 5.0
 """How long a tool may take before its caller is told that it timed out."""
@@ -48,7 +46,7 @@ class Service:
         self.root = root
         self.readers = 0
         self._methods = methods
-        self._disk = anyio.CapacityLimiter(MAX_DISK_THREADS)
+        self._disk = bounded.Threads(MAX_DISK_THREADS)
 
     def waits(self, method: str) -> bool:
         """Tell whether a method runs beside the requests after it."""
@@ -78,10 +76,8 @@ class Service:
         """
         if not mcp.reads_disk(request):
             return _encoded(request, self.root)
-        with anyio.move_on_after(DEADLINE_S):
-            return await anyio.to_thread.run_sync(
-                _encoded, request, self.root, abandon_on_cancel=True, limiter=self._disk
-            )
+        with contextlib.suppress(TimeoutError):
+            return await self._disk.run(DEADLINE_S, _encoded, request, self.root)
         if request.is_notification:
             return None
         late = mcp.tool_failure(f"timed out after {DEADLINE_S:g} s")

@@ -108,11 +108,13 @@ def _key(top: Folder, name: str) -> tuple[object, ...] | None:
     """Return what a session's folder and its session.json look like; None if that may deceive.
 
     The folder's mtime tells of files that came, went or were replaced; session.json may be written
-    in place. Only looks, by names below the root; nothing is opened here.
+    in place, and a capture grows below the folder. Only looks, by names below the root; nothing is
+    opened here.
     """
     folder = top.status(name)
     if folder is None or time.time_ns() - folder.st_mtime_ns < RACY_NS:
         return None
     meta = top.status(f"{name}/{layout.SESSION}")
     found = meta and (meta.st_ino, meta.st_size, meta.st_mtime_ns)
-    return folder.st_ino, folder.st_mtime_ns, found
+    capture = top.status(f"{name}/{layout.AUDIO}/{layout.native_wav('room')}")
+    return folder.st_ino, folder.st_mtime_ns, found, capture and capture.st_mtime_ns

@@ -58,6 +58,7 @@ class JsonLog:
         self._name = name
         self._fd = -1
         self._tail_is_clean = False
+        self._name_is_synced = False
 
     def append(self, record: dict[str, Any]) -> None:
         """Append one record and wait until the disk has it.
@@ -87,6 +88,9 @@ class JsonLog:
         self._tail_is_clean = True
         try:
             os.fsync(self._fd)
+            if not self._name_is_synced:
+                os.fsync(self._dir_fd)
+                self._name_is_synced = True
         except OSError:
             pass  # see above
 

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument(
         "--follow", action="store_true", help="print new lines until the session is done"
     )
-    shown.set_defaults(run=_show)
+    shown.set_defaults(run=_show, parser=shown)
     for verb in (sessions, status, shown):
         verb.add_argument("--json", action="store_true", help="print what the MCP tool returns")
     completion = verbs.add_parser("completion", help="print a completion script for a shell")
@@ -99,6 +99,8 @@ def _status(chosen: argparse.Namespace) -> None:
 
 
 def _show(chosen: argparse.Namespace) -> None:
+    if chosen.json and chosen.follow:
+        chosen.parser.error("--follow is for people; with --json ask again with --since NEXT")
     reader = Reader()
     session = _find(reader, chosen.session)
     arguments = {"session": session, "since": chosen.since, "verbatim": chosen.verbatim}

@@ -16,7 +16,8 @@ def sessions_root() -> str:
     named = os.path.expanduser(os.environ.get("AMBIENT_HOME", ""))
     if os.path.isabs(named):
         return os.path.realpath(named)
-    if not named and not os.path.exists(wire.config_file()):
+    is_configured = os.environ.get("AMBIENT_CONFIG") or os.path.exists(wire.config_file())
+    if not named and not is_configured:
         return os.path.realpath(wire.default_root())
     from ambientd import settings
 

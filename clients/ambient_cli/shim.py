@@ -7,6 +7,7 @@ unanswered is sent again where that is safe.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -27,7 +28,8 @@ MAX_BUFFER_BYTES = 4 << 20
 """With more than this waiting for one side, the other side is not read."""
 
 ANSWER_DEADLINE_S = 10.0
-"""A daemon that owes an answer and sends nothing for this long is taken for dead."""
+"""A daemon that owes an answer and sends nothing, or that takes nothing, for this long is taken for
+dead."""
 
 SAFE_METHODS = frozenset(
     {
@@ -66,6 +68,7 @@ class Shim:
         self._to_daemon = bytearray()
         self._pending: list[Pending] = []
         self._last_heard_s = 0.0
+        self._last_sent_s = 0.0
         self._client_done = False
 
     def run(self) -> None:
@@ -88,27 +91,27 @@ class Shim:
         congested = max(len(self._to_client), len(self._to_daemon)) > MAX_BUFFER_BYTES
         if not self._client_done and not congested:
             poller.register(self._stdin_fd, select.POLLIN)
-        link_fd = -1
+        link = self._link
         listening = len(self._to_client) <= MAX_BUFFER_BYTES
-        if self._link is not None:
-            link_fd = self._link.fileno()
+        if link is not None:
             wanted = select.POLLIN if listening else 0
-            poller.register(link_fd, wanted | (select.POLLOUT if self._to_daemon else 0))
+            poller.register(link, wanted | (select.POLLOUT if self._to_daemon else 0))
         events = dict(poller.poll(self._patience_ms(listening)))
         if not events:
             self._give_up_on_daemon()
             return
         if events.get(self._stdout_fd, 0):
             self._write_to_client(events[self._stdout_fd])
-        if link_fd in events:
-            self._move_link(events[link_fd])
+        if link is not None and link.fileno() in events:
+            self._move_link(link, events[link.fileno()])
         if self._stdin_fd in events:
             self._read_client()
 
     def _patience_ms(self, listening: bool) -> float | None:
-        if self._link is None or not self._pending or not listening:
+        if self._link is None or not listening or not (self._pending or self._to_daemon):
             return None
-        left_s = self._last_heard_s + ANSWER_DEADLINE_S - time.monotonic()
+        since_s = self._last_heard_s if self._pending else self._last_sent_s
+        left_s = since_s + ANSWER_DEADLINE_S - time.monotonic()
         return max(0.0, left_s) * 1000 + 1
 
     def _read_client(self) -> None:
@@ -132,6 +135,8 @@ class Shim:
             if not self._pending:
                 self._last_heard_s = time.monotonic()
             self._pending.append(pending)
+        if not self._to_daemon:
+            self._last_sent_s = time.monotonic()
         self._to_daemon += line + b"\n"
 
     def _answer_from_files(self, line: bytes) -> None:
@@ -144,25 +149,31 @@ class Shim:
         if answer is not None:
             self._to_client += wire.encode(answer)
 
-    def _move_link(self, events: int) -> None:
-        if self._link is None:
-            return
+    def _move_link(self, link: socket.socket, events: int) -> None:
         try:
             if self._to_daemon and events & select.POLLOUT:
-                sent = self._link.send(self._to_daemon[:READ_BYTES])
+                sent = link.send(self._to_daemon[:READ_BYTES])
                 del self._to_daemon[:sent]
-            if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-                data = self._link.recv(READ_BYTES)
-                if not data:
-                    self._lose_daemon()
-                    return
-                self._last_heard_s = time.monotonic()
-                for line in self._from_daemon.feed(data):
-                    self._deliver(line)
+                self._last_sent_s = time.monotonic()
+            readable = events & (select.POLLIN | select.POLLHUP | select.POLLERR)
+            if readable and not self._receive(link):
+                self._lose_daemon()
         except BlockingIOError:
-            return
+            pass
         except OSError:
+            # What a daemon answered before it went is still there to be read.
+            with contextlib.suppress(OSError):
+                while self._receive(link):
+                    pass
             self._lose_daemon()
+
+    def _receive(self, link: socket.socket) -> bool:
+        """Take what the daemon sent; False at its end."""
+        data = link.recv(READ_BYTES)
+        self._last_heard_s = time.monotonic()
+        for line in self._from_daemon.feed(data):
+            self._deliver(line)
+        return bool(data)
 
     def _deliver(self, line: bytes) -> None:
         self._settle(line)

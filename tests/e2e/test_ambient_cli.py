@@ -144,7 +144,13 @@ def test_follow_prints_lines_as_they_come_and_ends_with_the_session(at: running.
 
 @pytest.mark.parametrize(
     "arguments",
-    [("show",), ("show", "x", "--since", "-1"), ("show", "x", "--since", "1.0"), ("sessions", "x")],
+    [
+        ("show",),
+        ("show", "x", "--since", "-1"),
+        ("show", "x", "--since", "1.0"),
+        ("show", "x", "--json", "--follow"),
+        ("sessions", "x"),
+    ],
 )
 def test_usage_errors_exit_2(at: running.Place, arguments: tuple[str, ...]) -> None:
     assert ambient(at, *arguments).returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -105,6 +106,34 @@ def test_a_second_daemon_on_the_same_root_or_socket_is_refused(
         same_socket = start(at, "--root", str(tmp_path / "other"))
         assert_one_line(same_socket, "another ambientd answers", str(at.socket))
         assert at.status()["pid"] == first.process.pid
+
+
+def test_of_daemons_that_start_at_once_on_one_socket_one_gets_it(
+    at: running.Place, tmp_path: Path
+) -> None:
+    first = running.Daemon(at)
+    first.wait_until_ready()
+    first.kill()  # its socket is left over, and each of the others wants to remove it
+    racing = [running.Daemon(at, "--root", str(tmp_path / str(number))) for number in range(4)]
+    try:
+        running.wait_until(lambda: [one.process.poll() for one in racing].count(None) == 1)
+        (winner,) = [one for one in racing if one.process.poll() is None]
+        winner.wait_until_ready()
+        assert at.status()["pid"] == winner.process.pid
+        for one in racing:
+            assert one is winner or one.process.returncode == 1
+    finally:
+        for one in racing:
+            one.terminate()
+    assert not at.socket.exists()
+
+
+def test_a_socket_that_another_daemon_is_about_to_bind_is_left_to_it(at: running.Place) -> None:
+    with open(f"{at.socket}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert_one_line(start(at), "about to listen", str(at.socket))
+    with running.daemon(at):
+        pass
 
 
 def test_a_socket_left_by_a_killed_daemon_is_taken_over(at: running.Place) -> None:

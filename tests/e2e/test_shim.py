@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ambient_cli import shim as shim_module
 
 from ambientd import wire
 from tests import running
@@ -359,6 +360,67 @@ def test_what_was_unanswered_is_asked_again_only_where_that_is_safe(at: running.
     assert process.returncode == 0
 
 
+def test_what_the_daemon_answered_before_it_died_is_delivered(at: running.Place) -> None:
+    at.root.mkdir()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(at.socket))
+    listener.listen()
+    shim = subprocess.Popen(
+        [AMBIENT, "mcp"], env=at.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert shim.stdin is not None
+    assert shim.stdout is not None
+    with contextlib.closing(listener):
+        link, _ = listener.accept()
+        attach = json.loads(link.recv(65536))
+        result = {"version": "9.9.0", "root": str(at.root), "toolsets": ["sessions"]}
+        link.sendall(wire.encode(wire.result(attach["id"], result)))
+        # More than the socket holds, so that the shim still has to send when the daemon goes.
+        notification = {"jsonrpc": "2.0", "method": "notifications/x", "params": "x" * 900_000}
+        shim.stdin.write(line({"jsonrpc": "2.0", "id": 4, "method": "ambient/record"}))
+        shim.stdin.write(line(notification) * 4)
+        shim.stdin.flush()
+        link.recv(65536)
+        link.sendall(wire.encode(wire.result(4, {"done": True})))
+        at.socket.unlink()
+        link.close()
+    assert json.loads(shim.stdout.readline()) == {
+        "jsonrpc": "2.0",
+        "id": 4,
+        "result": {"done": True},
+    }
+    shim.communicate(timeout=10)
+    assert shim.returncode == 0
+
+
+def test_a_daemon_that_takes_nothing_is_not_waited_for_at_the_end(
+    at: running.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at.root.mkdir()
+    monkeypatch.setenv("AMBIENT_SOCKET", str(at.socket))
+    monkeypatch.setattr(shim_module, "ANSWER_DEADLINE_S", 0.2)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(at.socket))
+        listener.listen()
+        stdin, to_shim = os.pipe()
+        relay = shim_module.Shim(stdin, os.open(os.devnull, os.O_WRONLY), str(at.root))
+        thread = threading.Thread(target=relay.run, daemon=True)
+        thread.start()
+        link, _ = listener.accept()
+        attach = json.loads(link.recv(65536))
+        result = {"version": "9.9.0", "root": str(at.root), "toolsets": ["sessions"]}
+        link.sendall(wire.encode(wire.result(attach["id"], result)))
+        # Notifications only: no answer is owed, so none can be late.
+        notification = {"jsonrpc": "2.0", "method": "notifications/x", "params": "x" * 900_000}
+        with open(to_shim, "wb") as client:
+            client.write(line(notification) * 2)
+        listener.close()
+        thread.join(10)
+        link.close()
+        assert not thread.is_alive()
+    os.close(stdin)
+
+
 def test_a_daemon_that_serves_another_root_is_left_alone(at: running.Place) -> None:
     at.root.mkdir()
     with StubDaemon(at, root="/somewhere/else"):
@@ -398,6 +460,18 @@ def test_bad_settings_end_it_with_one_line(at: running.Place) -> None:
     assert done.returncode == 1
     assert b"config.toml, line 1: unknown key rooot; did you mean root?" in done.stderr
     assert done.stdout == b""
+
+
+def test_settings_that_are_named_and_not_there_are_an_error_as_for_the_daemon(
+    at: running.Place,
+) -> None:
+    environ = {key: value for key, value in at.environ.items() if key != "AMBIENT_HOME"}
+    environ["AMBIENT_CONFIG"] = str(at.folder / "missing.toml")
+    done = subprocess.run(
+        [AMBIENT, "mcp"], env=environ, input=b"", capture_output=True, timeout=20, check=False
+    )
+    assert done.returncode == 1
+    assert b"missing.toml, named by AMBIENT_CONFIG, is not there" in done.stderr
 
 
 def test_bad_settings_do_not_matter_while_a_daemon_answers(at: running.Place) -> None:
