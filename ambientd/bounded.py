@@ -7,19 +7,16 @@ where it is and keeps its place, so that a mount that hangs costs a few threads 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
 import anyio
-import anyio.to_thread
 
 Params = ParamSpec("Params")
 Value = TypeVar("Value")
 
-_abandoned = 0
-_abandoned_lock = threading.Lock()
+_given_up: set[Future[Any]] = set()
 
 
 class Threads:
@@ -30,7 +27,7 @@ class Threads:
     """
 
     def __init__(self, most: int) -> None:
-        self._places = anyio.CapacityLimiter(most)
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix="disk")
 
     async def run(
         self,
@@ -42,68 +39,19 @@ class Threads:
         """Run a blocking call in a thread and return its value.
 
         Raises:
-            TimeoutError: it did not end in time, or there was no place for it in time.
+            TimeoutError: it did not end in time, or there was no thread for it in time.
         """
-        with anyio.fail_after(deadline_s):
-            place = _Place(self._places)
-            await self._places.acquire_on_behalf_of(place)
-            try:
-                # A limiter of its own: the place is given back by the thread, not by who waits.
-                return await anyio.to_thread.run_sync(
-                    lambda: place.hold(call, *args, **kwargs),
-                    abandon_on_cancel=True,
-                    limiter=anyio.CapacityLimiter(1),
-                )
-            finally:
-                place.leave()
-
-
-class _Place:
-    """One place among the threads: given back when the call is over and nobody else will."""
-
-    def __init__(self, places: anyio.CapacityLimiter) -> None:
-        self._places = places
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._running = False
-        self._left = False
-
-    def hold(
-        self, call: Callable[Params, Value], *args: Params.args, **kwargs: Params.kwargs
-    ) -> Value:
-        """Make the call, in the thread."""
-        with self._lock:
-            if self._left:
-                raise TimeoutError  # nobody waits any more
-            self._running = True
+        future = self._pool.submit(call, *args, **kwargs)
         try:
-            return call(*args, **kwargs)
+            with anyio.fail_after(deadline_s):
+                return await asyncio.wrap_future(future)
         finally:
-            with self._lock:
-                self._running = False
-                was_left = self._left
-            if was_left:
-                _count(-1)
-                with contextlib.suppress(RuntimeError):  # the loop has closed: the end
-                    self._loop.call_soon_threadsafe(self._places.release_on_behalf_of, self)
-
-    def leave(self) -> None:
-        """Stop waiting, on the loop."""
-        with self._lock:
-            self._left = True
-            hangs = self._running
-        if hangs:
-            _count(+1)
-        else:
-            self._places.release_on_behalf_of(self)
-
-
-def _count(step: int) -> None:
-    global _abandoned
-    with _abandoned_lock:
-        _abandoned += step
+            # Of no use to a call that runs; then it is known as one that may hang.
+            if not future.done() and not future.cancel():
+                _given_up.add(future)
+                future.add_done_callback(_given_up.discard)
 
 
 def hanging() -> bool:
     """Tell whether a call that was given up still runs: the interpreter waits for its thread."""
-    return _abandoned > 0
+    return bool(_given_up)

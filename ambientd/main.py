@@ -21,6 +21,10 @@ from ambientd.errors import AmbientError, CaptureError, SettingsError
 OPEN_FILES = 1024
 """Enough for every connection that is accepted, and for the children."""
 
+SWITCH_S = 0.0005
+"""How long a thread that makes a long answer may keep the interpreter from the event loop, which
+asks for it again after each system call; Python's own 5 ms add up."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the daemon in the foreground and return the exit code."""
@@ -30,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o077)
     _allow_open_files()
+    sys.setswitchinterval(SWITCH_S)
     try:
         values = settings.load(flags=settings.given_flags(vars(arguments)))
         logs.configure(values.text("log_level"))

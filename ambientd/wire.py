@@ -168,17 +168,43 @@ def error(fault: Fault) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": fault.id, "error": body}
 
 
+PIECE_CHARS = 32 << 10
+PIECE_ITEMS = 100
+
+
+def dumps(value: Any) -> str:
+    """Serialise a JSON value without blanks, in ASCII.
+
+    ASCII is immune to readers that split at U+2028, to locale encodings and to lone surrogates
+    (file names bring them). Long strings and lists are done in pieces: json holds the interpreter
+    for the whole of a call, and the event loop would stand still meanwhile.
+    """
+    if isinstance(value, str):
+        pieces = range(0, len(value), PIECE_CHARS)
+        return '"' + "".join(_dumps(value[at : at + PIECE_CHARS])[1:-1] for at in pieces) + '"'
+    if isinstance(value, dict) and len(value) <= PIECE_ITEMS:
+        return (
+            "{" + ",".join(f"{_dumps(key)}:{dumps(member)}" for key, member in value.items()) + "}"
+        )
+    if isinstance(value, list) and len(value) == 1:
+        return f"[{dumps(value[0])}]"  # the text of a tool's result is in such a one
+    if isinstance(value, list):
+        pieces = range(0, len(value), PIECE_ITEMS)
+        return "[" + ",".join(_dumps(value[at : at + PIECE_ITEMS])[1:-1] for at in pieces) + "]"
+    return _dumps(value)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
 def encode(message: Any) -> bytes:
     """Serialise one message as a line.
 
-    ASCII only: immune to readers that split at U+2028, to locale encodings and to lone surrogates
-    (file names bring them).
-
     Returns:
-        The line with its newline.
+        The line with its newline; ASCII.
     """
-    text = json.dumps(message, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii") + b"\n"
+    return dumps(message).encode("ascii") + b"\n"
 
 
 _ID_PREFIX = b'{"jsonrpc":"2.0","id":'

@@ -8,10 +8,12 @@ recording.
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from ambientd import __version__, logs, wire
 from ambientd.errors import AmbientError, RefusedError
@@ -19,6 +21,10 @@ from ambientd.rpc.outbox import Outbox, StalledError
 from ambientd.rpc.service import Service
 
 READ_BYTES = 64 << 10
+
+TURN_S = 0.001
+"""How long a connection whose client sends without pause may work before the others are looked
+after."""
 
 
 class Connection:
@@ -59,9 +65,13 @@ class Connection:
                 if last is not None:
                     await self._take(last, waiting)
                 return
+            turn_end_s = time.monotonic() + TURN_S
             for line in splitter.feed(data):
                 await self._take(line, waiting)
                 await self._outbox.wait_for_room()
+                if time.monotonic() > turn_end_s:
+                    await anyio.lowlevel.checkpoint()
+                    turn_end_s = time.monotonic() + TURN_S
 
     async def _take(self, line: bytes, waiting: anyio.abc.TaskGroup) -> None:
         try:

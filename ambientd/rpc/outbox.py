@@ -59,10 +59,19 @@ class Outbox:
         """
         while True:
             while self._queue:
-                await self._send(self._queue.popleft())
+                await self._send(self._next_batch())
             if self._closed:
                 return
             await self._changed.wait()
+
+    def _next_batch(self) -> bytes:
+        """Take the next answers, as many as fit in a piece: a send each costs most of a ping."""
+        batch = [self._queue.popleft()]
+        size = len(batch[0])
+        while self._queue and size + len(self._queue[0]) <= PIECE_BYTES:
+            batch.append(self._queue.popleft())
+            size += len(batch[-1])
+        return b"".join(batch)
 
     async def _send(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE_BYTES):

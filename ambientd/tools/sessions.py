@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ambientd import wire
@@ -37,12 +36,12 @@ def _descriptor(
 
 
 def _sessions(root: str, arguments: dict[str, Any]) -> str:
-    return _compact([row._asdict() for row in reading.summaries(root)])
+    return wire.dumps([row._asdict() for row in reading.summaries(root)])
 
 
 def _status(root: str, arguments: dict[str, Any]) -> str:
     seen = reading.overview(root)
-    return _compact(
+    return wire.dumps(
         {
             "live": None if seen.live is None else {"id": seen.live},
             "awaiting_transcript": seen.awaiting_transcript,
@@ -68,7 +67,7 @@ def _transcript(root: str, arguments: dict[str, Any]) -> str:
         # nobody is told `done` before the last line.
         state = reading.state(session)
         total, lines = reading.transcript_appended(session, verbatim, since)
-    return _compact(
+    return wire.dumps(
         {
             "session": session_id,
             "state": state,
@@ -90,10 +89,6 @@ def _wrong_type(name: str, wanted: str, value: object) -> wire.Fault:
     }
     got = kinds.get(type(value), "something else")
     return wire.Fault(wire.INVALID_PARAMS, f"transcript: `{name}` must be {wanted}, got {got}")
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 TOOLS = (

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.bench import live, reading, start
+from tests.bench import flood, live, reading, start
 
 
 def main() -> None:
@@ -21,6 +21,8 @@ def main() -> None:
     start_parser.set_defaults(run=lambda chosen: start.run())
     reading_parser = benches.add_parser("reading", help="the three tools on many sessions")
     reading_parser.set_defaults(run=lambda chosen: reading.run())
+    flood_parser = benches.add_parser("flood", help="what others wait while one client floods")
+    flood_parser.set_defaults(run=lambda chosen: flood.run())
     chosen = parser.parse_args()
     show(chosen.run(chosen), as_json=chosen.json)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import os
 import time
 from pathlib import Path
@@ -26,6 +25,7 @@ import soxr
 from ambientd.speech.segmenter import FRAME_MS
 from ambientd.speech.vad import FRAME_SAMPLES, Vad
 from tests import running
+from tests.bench.percentiles import percentile
 
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
 POLL_S = 0.02
@@ -98,12 +98,10 @@ def speech_ends_ms(file: Path) -> list[int]:
 def _percentiles(delays: list[float]) -> dict[str, Any]:
     if not delays:
         return {}
-    ordered = sorted(delays)
-
-    def at(share: float) -> float:
-        return round(ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)], 2)
-
-    return {"delay_p50_s": at(0.5), "delay_p95_s": at(0.95), "delay_max_s": at(1.0)}
+    return {
+        f"delay_{name}_s": round(percentile(delays, share), 2)
+        for name, share in (("p50", 0.5), ("p95", 0.95), ("max", 1.0))
+    }
 
 
 def _usage(daemon_pid: int) -> dict[str, dict[str, float]]:

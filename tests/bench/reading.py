@@ -20,6 +20,7 @@ from typing import Any
 from ambientd import wire
 from tests import running
 from tests.bench.live import resident_mb
+from tests.bench.percentiles import percentile
 
 SESSIONS = 10_000
 LINES = 20_000
@@ -101,13 +102,12 @@ def _measure(way: str, ask: Ask) -> list[dict[str, Any]]:
             start_s = time.perf_counter()
             ask(line)
             times_ms.append((time.perf_counter() - start_s) * 1000)
-        times_ms.sort()
         rows.append(
             {
                 "way": way,
                 "what": name,
-                "p50_ms": round(times_ms[runs // 2], 2),
-                "p99_ms": round(times_ms[min(runs - 1, runs * 99 // 100)], 2),
+                "p50_ms": round(percentile(times_ms, 0.5), 2),
+                "p99_ms": round(percentile(times_ms, 0.99), 2),
             }
         )
     return rows
