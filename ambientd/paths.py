@@ -42,7 +42,9 @@ def prepare_root(root: Path) -> None:
     if status.st_mode & 0o022:
         raise RootError(f"others can write to {root}", f"chmod go-w '{root}'")
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
-        raise RootError(f"cannot read and write {root}", f"chmod u+rwx '{root}'")
+        raise RootError(
+            f"cannot read and write {root}", f"chmod u+rwx '{root}', if its disk can be written to"
+        )
 
 
 def prepare_private_folder(folder: Path) -> None:

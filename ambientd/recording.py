@@ -189,8 +189,9 @@ class Recording:
             async with anyio.create_task_group() as group:
                 if self.transcriber is not None:
                     group.start_soon(finishing.transcribe, self.transcriber, session)
-                await self._record(seconds, group)
-                await finishing.insist(session.close_audio, ROOM)
+                with session.recorded_here():
+                    await self._record(seconds, group)
+                    await finishing.insist(session.close_audio, ROOM)
                 self.state = "finishing"
                 logs.event("session.closed", id=session.id, why=self.why_ended)
                 self.closed.set()

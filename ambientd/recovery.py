@@ -256,7 +256,7 @@ def _records(path: Path, name: str, track: str) -> list[dict[str, Any]]:
     if session is None:
         return []
     with session:
-        data = session.read(name)
+        data = session.read(name, layout.MAX_RAW_BYTES)
     found = turns.records(data or b"", str(path / name))
     return [record for _, record in found if record.get("track") == track]
 

@@ -22,3 +22,14 @@ def frames_to_ms(frames: int, rate_hz: int) -> int:
 def ms_to_frames(ms: int, rate_hz: int) -> int:
     """Return the frame position of a track time, rounded down."""
     return ms * rate_hz // 1000
+
+
+MAX_SHOWN_S = 359_999_999
+"""Longer lengths, which only a damaged file has, are shown as this."""
+
+
+def clock(seconds: float) -> str:
+    """Return a length for people, as ``h:mm:ss``."""
+    whole = int(max(-MAX_SHOWN_S, min(seconds, MAX_SHOWN_S)))
+    sign, whole = "-" if whole < 0 else "", abs(whole)
+    return f"{sign}{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

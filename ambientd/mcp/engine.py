@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 READ_BYTES = 64 << 10
 
+MAX_TEXT_CHARS = 6 << 20
+"""Official clients drop a connection at a line of 10 MiB, and a text grows when it is put into one.
+A day of talk is far below this."""
+
 _EMPTY_LISTS = {
     # Not offered, and yet answered: some clients ask for them whatever the capabilities say, and
     # take an error for a broken server.
@@ -103,9 +107,9 @@ def reads_disk(request: wire.Request) -> bool:
 def is_read_only(name: str) -> bool:
     """Tell whether a tool may be called again when the first answer was lost.
 
-    A tool that does not exist only errs, so that is harmless too.
+    Of a tool that is not known here nothing is known: another daemon may have it.
     """
-    return all(tool.read_only for tool in sessions.TOOLS if tool.name == name)
+    return any(tool.read_only for tool in sessions.TOOLS if tool.name == name)
 
 
 def tool_failure(text: str) -> dict[str, Any]:
@@ -144,9 +148,15 @@ def _call(params: object, root: Path, tools: Sequence[Tool]) -> dict[str, Any]:
             f"{name}: `arguments` must be sent and be an object, if only {{}}",
         )
     try:
-        return _tool_result(tool.run(os.fspath(root), arguments), is_error=False)
+        text = tool.run(os.fspath(root), arguments)
     except StoreError as error:
         return tool_failure(str(error))
+    if len(text) > MAX_TEXT_CHARS:
+        return tool_failure(
+            f"{name}: the answer would be {len(text)} characters long, more than clients take; "
+            "ask for less of it (`since`)"
+        )
+    return _tool_result(text, is_error=False)
 
 
 def _tool_result(text: str, is_error: bool) -> dict[str, Any]:

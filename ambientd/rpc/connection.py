@@ -20,7 +20,7 @@ from ambientd.errors import AmbientError, RefusedError
 from ambientd.rpc.outbox import Outbox, StalledError
 from ambientd.rpc.service import Service
 
-READ_BYTES = 64 << 10
+READ_BYTES = 16 << 10
 
 TURN_S = 0.001
 """How long a connection whose client sends without pause may work before the others are looked
@@ -28,7 +28,7 @@ after."""
 
 
 class Connection:
-    """Serves one accepted stream until its end."""
+    """Serves one accepted stream until its end; closing it is the caller's."""
 
     def __init__(self, stream: anyio.abc.SocketStream, service: Service) -> None:
         self._stream = stream
@@ -52,7 +52,6 @@ class Connection:
         finally:
             if self._attached:
                 self._service.readers -= 1
-            await anyio.aclose_forcefully(self._stream)
 
     async def _read(self, waiting: anyio.abc.TaskGroup) -> None:
         splitter = wire.LineSplitter()
@@ -81,7 +80,8 @@ class Connection:
             return
         if request is None:
             return
-        if not request.is_notification and self._service.waits(request.method):
+        is_control = not self._attached and not request.is_notification
+        if is_control and self._service.waits(request.method):
             waiting.start_soon(self._answer, request)
         else:
             await self._answer(request)

@@ -183,12 +183,13 @@ async def serve(listener: anyio.abc.SocketListener, service: Service) -> None:
             await answer(stream)
         except Exception:  # noqa: BLE001 - a defect in one connection ends that connection
             logs.event("connection.failed", level=logging.ERROR, exc_info=True)
+        finally:
+            await anyio.aclose_forcefully(stream)
 
     async def answer(stream: anyio.abc.SocketStream) -> None:
         nonlocal open_connections
         if not _is_own_user(stream):
             logs.event("connection.refused", level=logging.WARNING, reason="other user")
-            await anyio.aclose_forcefully(stream)
             return
         if open_connections >= MAX_CONNECTIONS:
             await _turn_away(stream)
@@ -227,4 +228,3 @@ async def _turn_away(stream: anyio.abc.SocketStream) -> None:
     )
     with anyio.move_on_after(1), contextlib.suppress(anyio.BrokenResourceError):
         await stream.send(wire.encode(wire.error(fault)))
-    await anyio.aclose_forcefully(stream)

@@ -16,7 +16,7 @@ MAX_UNSENT_BYTES = 4 << 20
 STALLED_S = 30.0
 """A connection that takes nothing for this long is closed."""
 
-PIECE_BYTES = 64 << 10
+PIECE_BYTES = 16 << 10
 """Sent at once; a piece that went out is progress."""
 
 

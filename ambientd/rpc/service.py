@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,13 @@ class Service:
         return wire.encode(wire.result(request.id, late))
 
 
+# Several long answers at once take no less time and leave the event loop less of the interpreter.
+_encoding = threading.Lock()
+
+
 def _encoded(request: wire.Request, root: Path) -> bytes | None:
     answer = mcp.answer(request, root)
-    return None if answer is None else wire.encode(answer)
+    if answer is None:
+        return None
+    with _encoding:
+        return wire.encode(answer)

@@ -13,6 +13,12 @@ ROOM = "room"
 
 TRACKS = (ROOM, "call")
 
+# The longest of each that is read. A talk of a whole day is a few megabytes.
+MAX_SESSION_BYTES = 1 << 20
+MAX_LOCK_BYTES = 64
+MAX_RAW_BYTES = 64 << 20
+MAX_EDITS_BYTES = 16 << 20
+
 
 def native_wav(track: str) -> str:
     """Return the name of a capture that is open, below ``audio``."""
@@ -30,5 +36,10 @@ def spool(track: str) -> str:
 
 
 def is_session_id(name: str) -> bool:
-    """Tell whether a name is a single path segment that cannot lead anywhere else."""
-    return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
+    """Tell whether a name is a single path segment that cannot lead anywhere else.
+
+    None is longer than 255 bytes on any filesystem of Linux or macOS (NAME_MAX).
+    """
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        return False
+    return len(name.encode("utf-8", errors="surrogatepass")) <= 255

@@ -7,22 +7,17 @@ disagree.
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import threading
-import time
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ambientd import wire
 from ambientd.errors import StoreError
-from ambientd.store import layout, memory
-from ambientd.store.catalogue import Catalogue, Look
-from ambientd.store.folder import Folder, open_root
+from ambientd.store import layout, memory, metadata, states
+from ambientd.store.catalogue import Catalogue, Look, Rest
+from ambientd.store.folder import DiskError, Folder, open_root
 from ambientd.store.turns import Line
-
-LIVE_WITHIN_S = 10.0
-"""An open capture touches its native file at least every 5 s."""
 
 
 class Summary(NamedTuple):
@@ -45,48 +40,6 @@ class NoSessionError(StoreError):
     code = "no_session"
 
 
-def is_live(session: Folder, now_s: float | None = None) -> bool:
-    """Tell whether a session is being recorded: its room capture is open and growing."""
-    audio = _audio(session)
-    if audio is None:
-        return False
-    with audio:
-        name = layout.native_wav("room")
-        status = audio.status(name)
-        if status is None or not audio.is_file(name):
-            return False
-        age_s = (time.time() if now_s is None else now_s) - status.st_mtime
-        return 0 <= age_s <= LIVE_WITHIN_S
-
-
-def is_transcribing(session: Folder) -> bool:
-    """Tell whether the session's lock names a process that lives."""
-    try:
-        pid = int((session.read(layout.LOCK) or b"").decode("ascii"))
-        if pid <= 0:
-            return False
-        os.kill(pid, 0)
-    except PermissionError:
-        return True  # somebody else's process, but a process
-    except (StoreError, ValueError, OverflowError, ProcessLookupError):
-        return False
-    return True
-
-
-def is_done(session: Folder) -> bool:
-    """Tell whether the session has its transcript.md."""
-    return session.is_there(layout.TRANSCRIPT)
-
-
-def state(session: Folder) -> str:
-    """Return ``live``, ``transcribing``, ``done`` or ``pending``; the first that fits."""
-    if is_live(session):
-        return "live"
-    if is_transcribing(session):
-        return "transcribing"
-    return "done" if is_done(session) else "pending"
-
-
 class Overview(NamedTuple):
     """What the tool ``status`` says.
 
@@ -105,6 +58,9 @@ def summaries(root: str) -> list[Summary]:
     """Return a row for each session, newest first by its start as an instant.
 
     Sessions without a start that can be read come last, by name, the greatest first.
+
+    Raises:
+        StoreError: the root or a session could not be looked at; so does ``overview``.
     """
     top = open_root(root)
     if top is None:
@@ -121,10 +77,10 @@ def overview(root: str) -> Overview:
     if top is None:
         return Overview(None, 0, 0)
     with top:
-        settled, others = _catalogue(top).count(top)
+        done, others = _catalogue(top).count(top)
     live = max((one.summary.id for one in others if one.summary.live), default=None)
     awaiting = sum(one.awaits_transcript for one in others)
-    return Overview(live, awaiting, settled + len(others))
+    return Overview(live, awaiting, done + len(others))
 
 
 class _Known(NamedTuple):
@@ -151,19 +107,17 @@ def _catalogue(top: Folder) -> Catalogue[_Known]:
 
 def _look(session: Folder, name: str) -> Look[_Known]:
     """Look at a folder: a session holds a session.json or a capture that is growing."""
-    if not session.is_there(layout.SESSION) and not is_live(session):
-        return Look(None, settled=False)
+    if not session.is_there(layout.SESSION) and not states.is_live(session):
+        return Look(None, Rest.WAITING)
     summary = _summary(session, name)
     pending = not (summary.live or summary.transcribing or summary.transcribed)
-    awaits = pending and _has_recording(session)
-    settled = (
-        summary.transcribed
-        and not summary.live
-        and not summary.transcribing
-        and not session.is_there(layout.LOCK)
-    )
+    awaits = pending and states.has_recording(session)
+    if summary.live or session.is_there(layout.LOCK):
+        rest = Rest.BUSY
+    else:
+        rest = Rest.DONE if summary.transcribed else Rest.WAITING
     order = (_instant(summary.started_at), summary.id)
-    return Look(_Known(summary, order, awaits), settled)
+    return Look(_Known(summary, order, awaits), rest)
 
 
 def open_session(root: str, session_id: str) -> Folder:
@@ -216,61 +170,28 @@ def transcript(root: str, session_id: str, verbatim: bool = False) -> list[Line]
     return sorted(lines, key=lambda line: line.start_ms)
 
 
-def _audio(session: Folder) -> Folder | None:
-    return session.try_subfolder(layout.AUDIO)
-
-
-def _has_recording(session: Folder) -> bool:
-    audio = _audio(session)
-    if audio is None:
-        return False
-    with audio:
-        return any(name.endswith(".wav") and audio.is_file(name) for name in audio.names())
-
-
 def _summary(session: Folder, name: str) -> Summary:
-    meta: dict[str, Any] = {}
-    error = None
+    meta, error = metadata.Metadata(), None
     try:
-        meta = _meta(session)
+        meta = metadata.read(session)
         for log in (layout.RAW, layout.EDITS):
             if session.is_there(log) and not session.is_file(log):
                 raise StoreError(f"refusing symlink {os.path.join(session.path, log)}")
+    except DiskError:
+        raise
     except StoreError as problem:
-        meta, error = {}, problem.message
+        meta, error = metadata.Metadata(), problem.message
     return Summary(
         id=name,
         dir=session.path,
-        name=meta.get("name"),
-        started_at=meta.get("started_at"),
-        duration_s=meta.get("duration_s"),
-        transcribed=is_done(session),
-        live=is_live(session),
-        transcribing=is_transcribing(session),
+        name=meta.name,
+        started_at=meta.started_at,
+        duration_s=meta.duration_s,
+        transcribed=states.is_done(session),
+        live=states.is_live(session),
+        transcribing=states.is_transcribing(session),
         error=error,
     )
-
-
-def _meta(session: Folder) -> dict[str, Any]:
-    path = os.path.join(session.path, layout.SESSION)
-    data = session.read(layout.SESSION)
-    if data is None:
-        return {}  # a capture that is growing; its metadata may come later
-    try:
-        meta = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise StoreError(f"{path}: not JSON") from None
-    if not isinstance(meta, dict):
-        raise StoreError(f"{path}: not a JSON object")
-    for key in ("name", "started_at"):
-        if not isinstance(meta.get(key), str | None):
-            raise StoreError(f"{path}: `{key}` must be a string")
-    duration_s = meta.get("duration_s")
-    if isinstance(duration_s, bool) or not isinstance(duration_s, int | float | None):
-        raise StoreError(f"{path}: `duration_s` must be a number")
-    if isinstance(duration_s, float) and not abs(duration_s) < float("inf"):
-        raise StoreError(f"{path}: `duration_s` must be finite")
-    return meta
 
 
 def _instant(started_at: str | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import json
@@ -16,7 +17,7 @@ from typing import Any
 
 from ambientd import __version__
 from ambientd.errors import StoreError, WriteError
-from ambientd.store import files, layout, lock, render
+from ambientd.store import files, layout, lock, render, states
 
 RECORDER = "ambientd/"
 """Our mark in session.json. A folder without it is only ever read."""
@@ -89,6 +90,10 @@ class Session:
         """
         text = render.transcript(self.path.parent, self.id, self.meta)
         files.replace(self._dir_fd, layout.TRANSCRIPT, text.encode("utf-8", errors="replace"))
+
+    def recorded_here(self) -> contextlib.AbstractContextManager[None]:
+        """Have it be live to the readers of this process, whatever its files say."""
+        return states.recorded_here(self._dir_fd)
 
     def close_audio(self, track: str) -> None:
         """Give a track's native file its final name: nothing records into it any more.

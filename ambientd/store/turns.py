@@ -31,6 +31,29 @@ def is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def json_object(data: bytes, where: str) -> dict[str, Any]:
+    """Parse a JSON object in UTF-8.
+
+    Args:
+        data: its bytes.
+        where: file, and line if it has several; for errors.
+
+    Raises:
+        StoreError: it is something else. NaN and Infinity are no JSON.
+    """
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise StoreError(f"{where}: not JSON") from None
+    if not isinstance(value, dict):
+        raise StoreError(f"{where}: not a JSON object")
+    return value
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
 def records(data: bytes, path: str, first: int = 1) -> list[tuple[int, dict[str, Any]]]:
     """Parse a log: the objects on its complete, non-blank lines, each with its line number.
 
@@ -48,13 +71,7 @@ def records(data: bytes, path: str, first: int = 1) -> list[tuple[int, dict[str,
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n"), start=first):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line.decode("utf-8"))
-        except (ValueError, RecursionError):
-            raise StoreError(f"{path}, line {number}: not JSON") from None
-        if not isinstance(record, dict):
-            raise StoreError(f"{path}, line {number}: not a JSON object")
-        found.append((number, record))
+        found.append((number, json_object(line, f"{path}, line {number}")))
     return found
 
 

@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ambientd.errors import StoreError
+from ambientd.store.folder import open_root
+
+if TYPE_CHECKING:
+    from ambientd.store.folder import Folder
+
+DEEPEST = 3
+"""Levels of folders below the root that are looked at: a session and its audio are two."""
 
 
 def disk(root: Path) -> dict[str, int | None]:
-    """Return ``used_bytes`` of everything below the root and ``free_bytes`` of its filesystem.
+    """Return ``used_bytes`` of the sessions and ``free_bytes`` of the root's filesystem.
 
     Sparse files count by what they really occupy. Links are not followed. Both are None when the
     root cannot be looked at.
     """
     try:
-        room = os.statvfs(root)
-    except OSError:
+        top = open_root(str(root))
+        if top is None:
+            return {"used_bytes": None, "free_bytes": None}
+        with top:
+            room = os.fstatvfs(top.fd)
+            used_bytes = _used_bytes(top, DEEPEST)
+    except (OSError, StoreError):
         return {"used_bytes": None, "free_bytes": None}
-    return {"used_bytes": _used_bytes(str(root)), "free_bytes": room.f_bavail * room.f_frsize}
+    return {"used_bytes": used_bytes, "free_bytes": room.f_bavail * room.f_frsize}
 
 
-def _used_bytes(folder: str) -> int:
+def _used_bytes(folder: Folder, levels: int) -> int:
     total = 0
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    total += _used_bytes(entry.path)
-                elif entry.is_file(follow_symlinks=False):
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-    except OSError:
-        return total  # a folder that went away meanwhile, or that we may not read
+    for name in folder.names():
+        status = folder.status(name)
+        if status is None:
+            continue  # it went away meanwhile
+        if stat.S_ISREG(status.st_mode):
+            total += status.st_blocks * 512
+        elif stat.S_ISDIR(status.st_mode) and levels:
+            below = folder.try_subfolder(name)
+            if below is not None:
+                with below:
+                    total += _used_bytes(below, levels - 1)
     return total

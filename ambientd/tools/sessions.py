@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ambientd import wire
-from ambientd.store import reading
+from ambientd.store import reading, states
 from ambientd.store.turns import is_integer
 from ambientd.tools.registry import Tool
 
@@ -65,7 +65,7 @@ def _transcript(root: str, arguments: dict[str, Any]) -> str:
     with reading.open_session(root, session_id) as session:
         # The state first: a line published after it is in the answer or in the next one, and
         # nobody is told `done` before the last line.
-        state = reading.state(session)
+        state = states.state(session)
         total, lines = reading.transcript_appended(session, verbatim, since)
     return wire.dumps(
         {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ambient_cli import show
@@ -15,6 +16,7 @@ from ambient_cli.reader import Reader, ReadError
 from ambientd import __version__, wire
 
 FOLLOW_EVERY_S = 0.5
+UNFINISHED = ("live", "transcribing")
 
 
 def main(arguments: list[str]) -> int:
@@ -83,19 +85,19 @@ def _count(text: str) -> int:
 
 
 def _sessions(chosen: argparse.Namespace) -> None:
-    reader = Reader()
-    if chosen.json:
-        print(reader.text("sessions"))
-    else:
-        sys.stdout.write(show.sessions(reader.value("sessions")))
+    _print("sessions", show.sessions, as_json=chosen.json)
 
 
 def _status(chosen: argparse.Namespace) -> None:
+    _print("status", show.status, as_json=chosen.json)
+
+
+def _print(tool: str, page: Callable[[Any], str], *, as_json: bool) -> None:
     reader = Reader()
-    if chosen.json:
-        print(reader.text("status"))
+    if as_json:
+        print(reader.text(tool))
     else:
-        sys.stdout.write(show.status(reader.value("status")))
+        sys.stdout.write(page(reader.value(tool)))
 
 
 def _show(chosen: argparse.Namespace) -> None:
@@ -111,10 +113,13 @@ def _show(chosen: argparse.Namespace) -> None:
     started_at = next((row["started_at"] for row in rows if row["id"] == session), None)
     answer = reader.value("transcript", **arguments)
     page = show.Page(started_at, colour=sys.stdout.isatty())
+    if not answer["lines"] and not (chosen.follow and answer["state"] in UNFINISHED):
+        # On stderr: the transcript is empty all the same.
+        sys.stderr.write(f"ambient: {show.why_empty(answer, chosen.since)}\n")
     # People read in the order of speaking; what comes later while following comes in its own.
     for line in sorted(answer["lines"], key=lambda line: int(line["start_ms"])):
         print(page.line(line))
-    while chosen.follow and answer["state"] in ("live", "transcribing"):
+    while chosen.follow and answer["state"] in UNFINISHED:
         sys.stdout.flush()
         time.sleep(FOLLOW_EVERY_S)
         answer = reader.value("transcript", **{**arguments, "since": answer["next"]})
@@ -128,6 +133,8 @@ def _find(reader: Reader, wanted: str) -> str:
     Raises:
         ReadError: none or more than one fits.
     """
+    if not wanted:
+        raise ReadError("an empty id; see ambient sessions")
     if wanted == "live":
         live = reader.value("status")["live"]
         if live is None:

@@ -11,10 +11,11 @@ import socket
 import sys
 import time
 
+from ambient_cli import root
 from ambientd import __version__, dial, wire
 
 CONNECT_TIMEOUT_S = 1.0
-ATTACH_TIMEOUT_S = 2.0
+ATTACH_TIMEOUT_S = 1.0
 
 RETRY_AFTER_S = 1.0
 """Least time between two attempts to find a daemon."""
@@ -31,15 +32,26 @@ class NoRootError(Exception):
 class Finder:
     """Remembers when to look for a daemon again, and what has been said about it on stderr.
 
+    The sessions folder is the one that the user named. When nobody named one it is that of the
+    daemon that answers, and only without a daemon the default; when the settings cannot be read,
+    only a daemon knows.
+
     Args:
-        root: the sessions folder; None when the settings cannot be read, and then it is that of the
-            daemon that answers.
+        program: what messages begin with.
     """
 
-    def __init__(self, root: str | None) -> None:
-        self._root = root
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._root: str | None = None
+        self._root_of_last_resort: str | None = None
         self._next_try_s = 0.0
+        self._hangs = 0
         self._said: set[str] = set()
+        try:
+            self._root = root.named()
+            self._root_of_last_resort = self._root or root.default()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
+            self.say(str(error))
 
     def connect(self) -> socket.socket | None:
         """Return an attached, non-blocking socket; None if there is no daemon for us (yet)."""
@@ -51,6 +63,7 @@ class Finder:
             link = self._try(path)
             if link is not None:
                 self._said.clear()
+                self._hangs = 0
                 return link
         return None
 
@@ -60,20 +73,21 @@ class Finder:
         Raises:
             NoRootError: nobody has said where it is.
         """
-        if self._root is None:
+        if self._root_of_last_resort is None:
             raise NoRootError("no daemon answers, and without it the settings are needed")
-        return self._root
+        return self._root_of_last_resort
 
     def avoid_for_a_while(self) -> None:
-        """Note that the daemon hangs."""
-        self._next_try_s = time.monotonic() + RETRY_AFTER_HANG_S
+        """Note that the daemon hangs; the longer it has done so, the longer it is avoided."""
+        self._next_try_s = time.monotonic() + RETRY_AFTER_HANG_S * (1 << min(self._hangs, 5))
+        self._hangs += 1
 
     def say(self, text: str) -> None:
         """Write a line on stderr, once until things change."""
         if text not in self._said:
             self._said.add(text)
             try:
-                sys.stderr.write(f"ambient mcp: {text}\n")
+                sys.stderr.write(f"{self._program}: {text}\n")
                 sys.stderr.flush()
             except OSError:
                 pass  # nobody reads it; the protocol goes on
@@ -115,10 +129,12 @@ class Finder:
             self.say(f"the daemon is version {version}, this is {__version__}; restart the service")
         theirs = str(answer.get("root"))
         if self._root is None:
-            self._root = theirs
-        if os.path.realpath(theirs) != os.path.realpath(self._root):
+            # Also when it goes: what it served is what is being read.
+            self._root_of_last_resort = theirs
+        elif os.path.realpath(theirs) != os.path.realpath(self._root):
             self.say(
-                f"the daemon serves {theirs}, not {self._root}; reading {self._root} without it"
+                f"the daemon serves {theirs}, not {self._root}; reading {self._root} without it "
+                "(AMBIENT_HOME and the setting `root` must be the same for both)"
             )
             return False
         return True

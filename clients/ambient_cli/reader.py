@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 from ambient_cli.link import Finder, NoRootError
-from ambient_cli.root import sessions_root
 from ambientd import dial, wire
 
 ANSWER_TIMEOUT_S = 15.0
@@ -21,12 +19,7 @@ class Reader:
     """One command's view of the sessions."""
 
     def __init__(self) -> None:
-        try:
-            root: str | None = sessions_root()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
-            sys.stderr.write(f"ambient: {error}\n")
-            root = None
-        self._finder = Finder(root)
+        self._finder = Finder("ambient")
         self._link = self._finder.connect()
         self._next_id = 0
 

@@ -14,9 +14,9 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 
 from ambient_cli.link import Finder, NoRootError
-from ambient_cli.root import sessions_root
 from ambientd import wire
 
 READ_BYTES = 64 << 10
@@ -26,6 +26,9 @@ blocking (pipe(7)), and the descriptor is not ours to make non-blocking."""
 
 MAX_BUFFER_BYTES = 4 << 20
 """With more than this waiting for one side, the other side is not read."""
+
+MAX_PENDING = 10_000
+"""The same with more than so many answers owed."""
 
 ANSWER_DEADLINE_S = 10.0
 """A daemon that owes an answer and sends nothing, or that takes nothing, for this long is taken for
@@ -57,13 +60,14 @@ class Pending:
 class Shim:
     """The relay's state: two buffers, the link to the daemon, and what is unanswered."""
 
-    def __init__(self, stdin_fd: int, stdout_fd: int, root: str | None) -> None:
+    def __init__(self, stdin_fd: int, stdout_fd: int, finder: Finder) -> None:
         self._stdin_fd = stdin_fd
         self._stdout_fd = stdout_fd
-        self._finder = Finder(root)
+        self._finder = finder
         self._link: socket.socket | None = None
         self._from_client = wire.LineSplitter()
         self._from_daemon = wire.LineSplitter(limit_bytes=64 << 20)
+        self._lines: deque[bytes] = deque()
         self._to_client = bytearray()
         self._to_daemon = bytearray()
         self._pending: list[Pending] = []
@@ -80,23 +84,27 @@ class Shim:
             self._wait_and_move()
 
     def _finished(self) -> bool:
-        if not self._client_done or self._to_client:
+        if not self._client_done or self._lines or self._to_client:
             return False
         return self._link is None or not (self._pending or self._to_daemon)
 
     def _wait_and_move(self) -> None:
+        self._handle_lines()
         poller = select.poll()
         # POLLERR on stdout comes unasked: the client is gone.
         poller.register(self._stdout_fd, select.POLLOUT if self._to_client else 0)
         congested = max(len(self._to_client), len(self._to_daemon)) > MAX_BUFFER_BYTES
-        if not self._client_done and not congested:
+        if not (self._client_done or self._lines or congested):
             poller.register(self._stdin_fd, select.POLLIN)
         link = self._link
         listening = len(self._to_client) <= MAX_BUFFER_BYTES
         if link is not None:
             wanted = select.POLLIN if listening else 0
             poller.register(link, wanted | (select.POLLOUT if self._to_daemon else 0))
-        events = dict(poller.poll(self._patience_ms(listening)))
+        goes_on = bool(self._lines) and link is None and not congested
+        events = dict(poller.poll(0 if goes_on else self._patience_ms(listening)))
+        if not events and goes_on:
+            return
         if not events:
             self._give_up_on_daemon()
             return
@@ -116,20 +124,30 @@ class Shim:
 
     def _read_client(self) -> None:
         data = os.read(self._stdin_fd, READ_BYTES)
-        for line in self._from_client.feed(data):
-            self._forward(line)
+        self._lines += self._from_client.feed(data)
         if not data:
             self._client_done = True
             last = self._from_client.finish()
             if last is not None:
-                self._forward(last)
+                self._lines.append(last)
+
+    def _handle_lines(self) -> None:
+        """Pass on what the client sent, or without a daemon answer one line of it.
+
+        One, because an answer may be long and is to go out before the next is made.
+        """
+        if self._lines and self._link is None:
+            self._link = self._finder.connect()
+        if self._link is not None:
+            while self._lines and not self._is_daemon_full():
+                self._forward(self._lines.popleft())
+        elif self._lines and len(self._to_client) <= MAX_BUFFER_BYTES:
+            self._answer_from_files(self._lines.popleft())
+
+    def _is_daemon_full(self) -> bool:
+        return len(self._to_daemon) > MAX_BUFFER_BYTES or len(self._pending) >= MAX_PENDING
 
     def _forward(self, line: bytes) -> None:
-        if self._link is None:
-            self._link = self._finder.connect()
-        if self._link is None:
-            self._answer_from_files(line)
-            return
         pending = _owed_answer(line)
         if pending is not None:
             if not self._pending:
@@ -195,15 +213,14 @@ class Shim:
         self._to_daemon.clear()
         self._from_daemon.finish()
         unanswered, self._pending = self._pending, []
-        if self._client_done and not unanswered:
+        if self._client_done and not (unanswered or self._lines):
             return
         self._link = self._finder.connect()
         if self._link is None:
             self._say_no_daemon()
+        self._lines.extendleft(one.line for one in reversed(unanswered) if _is_safe(one.request))
         for pending in unanswered:
-            if _is_safe(pending.request):
-                self._forward(pending.line)
-            else:
+            if not _is_safe(pending.request):
                 fault = wire.Fault(
                     wire.INTERNAL_ERROR,
                     "the daemon restarted; whether this was done is not known",
@@ -247,8 +264,7 @@ def _is_safe(request: wire.Request | None) -> bool:
     if request is None or request.method in SAFE_METHODS:
         return True
     if request.method != "tools/call":
-        # Unknown to us, so unknown to the daemon of our version: it only errs.
-        return not request.method.startswith("ambient/")
+        return False  # unknown here, and so is what another daemon would do
     from ambientd import mcp
 
     name = request.params.get("name") if isinstance(request.params, dict) else None
@@ -263,12 +279,7 @@ def main() -> int:
     # Whatever prints from here on lands on stderr and cannot corrupt the protocol.
     os.dup2(2, 1)
     try:
-        root = sessions_root()
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
-        sys.stderr.write(f"ambient mcp: {error}\n")
-        root = None  # a running daemon knows
-    try:
-        Shim(0, stdout_fd, root).run()
+        Shim(0, stdout_fd, Finder("ambient mcp")).run()
     except BrokenPipeError:
         pass  # the client is gone; there is nobody to tell
     except (NoRootError, OSError) as error:

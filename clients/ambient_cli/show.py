@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from ambientd import descriptors
+from ambientd import descriptors, units
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
@@ -21,7 +21,7 @@ def sessions(rows: list[dict[str, Any]]) -> str:
             (
                 descriptors.printable(row["id"]),
                 "" if started is None else started.strftime("%Y-%m-%d %H:%M"),
-                "" if row["duration_s"] is None else _length(row["duration_s"]),
+                "" if row["duration_s"] is None else units.clock(row["duration_s"]),
                 state(row),
                 descriptors.printable(row["name"] or ""),
             )
@@ -50,7 +50,21 @@ def status(answer: dict[str, Any]) -> str:
     listening = "nobody is being recorded" if live is None else f"recording {live['id']}"
     waiting = answer["awaiting_transcript"]
     text = f"{listening}\n{answer['sessions']} session(s)"
-    return text + (f", {waiting} without text yet\n" if waiting else "\n")
+    return text + (f", {waiting} recorded and not (all) text\n" if waiting else "\n")
+
+
+def why_empty(answer: dict[str, Any], since: int) -> str:
+    """Return why a transcript has no lines, for people."""
+    if answer["next"]:
+        return f"{answer['session']} has {answer['next']} lines, none after {since}"
+    if answer["state"] == "done":
+        return f"no speech was heard in {answer['session']}"
+    if answer["state"] == "pending":
+        return (
+            f"{answer['session']} has no text: it was recorded with --no-transcribe, or the daemon "
+            "was killed and finishes it when it runs again"
+        )
+    return f"{answer['session']} has no text yet"
 
 
 class Page:
@@ -74,10 +88,13 @@ class Page:
         return f"{clock} {descriptors.printable(who)}: {descriptors.printable(line['text'])}"
 
     def _clock(self, start_ms: int) -> str:
-        if self._started_at is None:
-            return _length(start_ms / 1000)
-        moment = self._started_at + datetime.timedelta(milliseconds=start_ms)
-        return moment.strftime("%H:%M:%S")
+        if self._started_at is not None:
+            try:
+                moment = self._started_at + datetime.timedelta(milliseconds=start_ms)
+                return moment.strftime("%H:%M:%S")
+            except OverflowError:
+                pass  # a time of no calendar; the track time is still one
+        return units.clock(start_ms // 1000)
 
 
 def _instant(text: str | None) -> datetime.datetime | None:
@@ -85,8 +102,3 @@ def _instant(text: str | None) -> datetime.datetime | None:
         return datetime.datetime.fromisoformat(text or "").astimezone()
     except (ValueError, OverflowError):
         return None
-
-
-def _length(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

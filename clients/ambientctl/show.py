@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ambientd import descriptors
+from ambientd import descriptors, units
 
 
 def status(answer: dict[str, Any]) -> str:
@@ -40,7 +40,7 @@ def _session_rows(session: dict[str, Any]) -> list[tuple[str, str]]:
     last = "" if age is None else f", the last {age:.0f} s ago"
     lost = session["lost_frames"]
     rows = [
-        ("session", f"{session['id']}{name}, {clock(session['elapsed_s'])}"),
+        ("session", f"{session['id']}{name}, {units.clock(session['elapsed_s'])}"),
         ("device", f"{session['device']}, {session['rate_hz']} Hz"),
         ("level", heard),
         ("captured", f"{session['captured_frames']} frames, {lost} lost"),
@@ -85,12 +85,6 @@ def table(rows: list[tuple[str, str]]) -> str:
     """Return rows with their names in a column."""
     width = max(len(name) for name, _ in rows)
     return "".join(f"{name:<{width}}  {descriptors.printable(value)}\n" for name, value in rows)
-
-
-def clock(seconds: float) -> str:
-    """Return a length as ``h:mm:ss``."""
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 def size(count: float | None) -> str:

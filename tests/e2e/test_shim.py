@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ambient_cli import link as link_module
 from ambient_cli import shim as shim_module
 
 from ambientd import wire
@@ -403,7 +404,9 @@ def test_a_daemon_that_takes_nothing_is_not_waited_for_at_the_end(
         listener.bind(str(at.socket))
         listener.listen()
         stdin, to_shim = os.pipe()
-        relay = shim_module.Shim(stdin, os.open(os.devnull, os.O_WRONLY), str(at.root))
+        monkeypatch.setenv("AMBIENT_HOME", str(at.root))
+        finder = link_module.Finder("ambient mcp")
+        relay = shim_module.Shim(stdin, os.open(os.devnull, os.O_WRONLY), finder)
         thread = threading.Thread(target=relay.run, daemon=True)
         thread.start()
         link, _ = listener.accept()

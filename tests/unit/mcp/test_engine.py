@@ -100,7 +100,7 @@ def test_a_call_may_be_repeated_unless_its_tool_changes_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sessions, "TOOLS", (tool("look", _say), tool("act", _say, False)))
-    assert [mcp.is_read_only(name) for name in ("look", "act", "none")] == [True, False, True]
+    assert [mcp.is_read_only(name) for name in ("look", "act", "none")] == [True, False, False]
 
 
 class Pipe(io.RawIOBase):

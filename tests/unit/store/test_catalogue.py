@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ambientd.store import catalogue, reading
-from ambientd.store.folder import Folder
+from ambientd.errors import StoreError
+from ambientd.store import catalogue, freshness, reading
+from ambientd.store.folder import DiskError, Folder
 
 NAMES = ("a", "b")
 STEPS = ("create", "done", "edit", "delete", "link", "live", "finish", "lock", "unlock", "leak")
@@ -22,7 +23,7 @@ STEPS = ("create", "done", "edit", "delete", "link", "live", "finish", "lock", "
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Times are set by hand here, so that no two changes share a tick.
-    monkeypatch.setattr(catalogue, "RACY_NS", 0)
+    monkeypatch.setattr(freshness, "may_deceive", lambda seen: False)
     (tmp_path / "root").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "session.json").write_text("{}", encoding="utf-8")
@@ -114,12 +115,12 @@ def test_a_settled_session_is_not_opened_again_to_be_counted(
     looked: list[str] = []
     real = reading._look
 
-    def count(session: Folder, name: str) -> catalogue.Look[reading._Known]:
+    def record(session: Folder, name: str) -> catalogue.Look[reading._Known]:
         looked.append(name)
         return real(session, name)
 
     for known in reading._catalogues.values():
-        monkeypatch.setattr(known, "_look", count)
+        monkeypatch.setattr(known, "_look", record)
     assert reading.overview(str(root)).sessions == len(NAMES)
     assert len(reading.summaries(str(root))) == len(NAMES)
     assert looked == []
@@ -128,9 +129,51 @@ def test_a_settled_session_is_not_opened_again_to_be_counted(
     assert looked == ["b"]
 
 
-def test_a_folder_that_changed_a_moment_ago_is_not_settled(tmp_path: Path) -> None:
-    do(tmp_path, "create", "a")
-    do(tmp_path, "done", "a")
-    reading.overview(str(tmp_path))
-    (known,) = [one for key, one in reading._catalogues.items() if key == str(tmp_path)]
-    assert known._settled == {}
+def test_what_changes_twice_within_a_tick_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a filesystem that stamps whole seconds."""
+    real = freshness.stamp
+    second = 1_000_000_000
+
+    def coarse(status: os.stat_result) -> freshness.Stamp:
+        exact = real(status)
+        mtime_ns, ctime_ns = exact.mtime_ns // second * second, exact.ctime_ns // second * second
+        return exact._replace(mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+
+    monkeypatch.setattr(freshness, "stamp", coarse)
+    for name in NAMES:
+        do(tmp_path, "create", name)
+        do(tmp_path, "done", name)
+        assert reading.overview(str(tmp_path)).sessions == NAMES.index(name) + 1
+        do(tmp_path, "edit", name)
+        assert reading.summaries(str(tmp_path))[0].name is not None
+    do(tmp_path, "delete", "a")
+    assert reading.overview(str(tmp_path)).sessions == 1
+
+
+def test_a_fault_that_passes_is_an_error_once_and_not_remembered(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(root, "create", "a")
+    do(root, "done", "a")
+    real = Folder.read
+
+    def fail(self: Folder, name: str, limit_bytes: int) -> bytes | None:
+        raise DiskError(f"cannot read {name}: Too many open files")
+
+    monkeypatch.setattr(Folder, "read", fail)
+    for ask in (reading.overview, reading.summaries):
+        with pytest.raises(StoreError, match="Too many open files"):
+            ask(str(root))
+    monkeypatch.setattr(Folder, "read", real)
+    (row,) = reading.summaries(str(root))
+    assert (row.error, row.transcribed) == (None, True)
+
+
+def test_a_done_session_that_is_recorded_into_again_is_live_in_the_list(root: Path) -> None:
+    do(root, "create", "a")
+    do(root, "done", "a")
+    assert not reading.summaries(str(root))[0].live
+    (root / "a" / "audio" / "room.native.wav").touch()
+    assert reading.summaries(str(root))[0].live

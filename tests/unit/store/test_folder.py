@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import socket
 import threading
 from pathlib import Path
@@ -10,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from ambientd.errors import StoreError
-from ambientd.store.folder import Folder, RefusedFileError, open_root
+from ambientd.store.folder import DiskError, Folder, RefusedFileError, open_root
+
+LIMIT = 1000
 
 
 @pytest.fixture
@@ -34,12 +38,12 @@ def test_the_root_may_be_a_link_and_is_resolved_once(root: Path) -> None:
         assert folder.path == str(root)
         (root.parent / "link").unlink()
         (root.parent / "link").symlink_to(root.parent / "outside")
-        assert folder.read("file") == b"inside"
+        assert folder.read("file", LIMIT) == b"inside"
 
 
 def test_what_is_not_there_is_none(root: Path) -> None:
     with opened(root) as folder:
-        assert folder.read("nothing") is None
+        assert folder.read("nothing", LIMIT) is None
         assert folder.subfolder("nothing") is None
         assert folder.subfolder("\udcff\ud800") is None
     assert open_root(str(root / "nothing")) is None
@@ -49,7 +53,7 @@ def test_what_is_not_there_is_none(root: Path) -> None:
 def test_a_link_in_a_files_place_is_refused_by_name(root: Path, target: str) -> None:
     (root / "link").symlink_to(target)
     with opened(root) as folder, pytest.raises(RefusedFileError) as caught:
-        folder.read("link")
+        folder.read("link", LIMIT)
     assert str(caught.value) == f"refusing symlink {root / 'link'}"
 
 
@@ -75,7 +79,7 @@ def test_nothing_but_a_regular_file_is_read_and_nothing_is_waited_for(root: Path
         with opened(root) as folder:
             for name in names:
                 with pytest.raises(RefusedFileError, match="refusing symlink"):
-                    folder.read(name)
+                    folder.read(name, LIMIT)
 
 
 def test_a_hard_link_is_a_regular_file_of_the_users_own(root: Path) -> None:
@@ -83,14 +87,42 @@ def test_a_hard_link_is_a_regular_file_of_the_users_own(root: Path) -> None:
     # is the user's alone to write.
     os.link(root.parent / "outside" / "secret", root / "hard")
     with opened(root) as folder:
-        assert folder.read("hard") == b"secret"
+        assert folder.read("hard", LIMIT) == b"secret"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_what_may_not_be_read_is_an_error_with_its_name(root: Path) -> None:
     (root / "file").chmod(0)
     with opened(root) as folder, pytest.raises(StoreError, match=r"cannot read .*file"):
-        folder.read("file")
+        folder.read("file", LIMIT)
+
+
+def test_a_file_longer_than_any_of_ours_is_not_read(root: Path) -> None:
+    with (root / "sparse").open("wb") as file:
+        file.truncate(8 << 30)
+    with opened(root) as folder, pytest.raises(StoreError, match="sparse: longer than 1000 bytes"):
+        folder.read("sparse", LIMIT)
+
+
+def test_what_could_not_be_looked_at_is_never_taken_for_absent(root: Path) -> None:
+    """With no descriptor left, as in a daemon that others flood."""
+    (root / "folder").mkdir()
+    with opened(root) as folder, contextlib.ExitStack() as stack:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        # The lowest number that is free becomes the limit: nothing more can be opened.
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        for look in (
+            lambda: folder.read("file", LIMIT),
+            lambda: folder.subfolder("folder"),
+            lambda: folder.try_subfolder("folder"),
+            folder.names,
+        ):
+            with pytest.raises(DiskError, match="Too many open files"):
+                look()
+        assert folder.is_there("file")
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "x" * 5000])
@@ -129,8 +161,8 @@ def test_a_swap_between_check_and_use_never_shows_what_is_outside(root: Path) ->
                     if session is None:
                         continue
                     with session:
-                        seen.add(session.read("raw"))
-                        seen.add(session.read("secret"))
+                        seen.add(session.read("raw", LIMIT))
+                        seen.add(session.read("secret", LIMIT))
                 except StoreError:
                     pass
     finally:
@@ -138,7 +170,7 @@ def test_a_swap_between_check_and_use_never_shows_what_is_outside(root: Path) ->
         swapper.join()
     assert b"secret" not in seen
     with opened(root) as folder, folder.subfolder("session") or folder as session:
-        assert session.read("raw") == b"inside"
+        assert session.read("raw", LIMIT) == b"inside"
 
 
 def test_a_renamed_folder_is_still_the_one_that_was_opened(root: Path) -> None:
@@ -146,4 +178,4 @@ def test_a_renamed_folder_is_still_the_one_that_was_opened(root: Path) -> None:
         root.rename(root.parent / "moved")
         root.mkdir()
         (root / "file").write_bytes(b"another")
-        assert folder.read("file") == b"inside"
+        assert folder.read("file", LIMIT) == b"inside"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ambientd.errors import StoreError
 from ambientd.store import memory, reading, turns
-from ambientd.store.folder import open_root
 
 
 def line(start_ms: int, text: str = "words") -> str:
@@ -107,8 +107,20 @@ def test_a_broken_line_is_an_error_each_time_and_mended_is_none(session: Path) -
     for _ in range(2):
         with pytest.raises(StoreError, match="line 2"):
             texts(session)
-    raw.write_text(line(0) + line(1), encoding="utf-8")
-    assert len(texts(session)) == 2
+    raw.write_text(line(0, "new") + line(1), encoding="utf-8")
+    assert texts(session) == ["new", "words"]
+
+
+def test_nothing_of_a_log_stays_that_was_replaced_by_a_broken_one(session: Path) -> None:
+    raw = session / "raw.jsonl"
+    raw.write_text(line(0, "A") + line(1, "B"), encoding="utf-8")
+    assert texts(session) == ["A", "B"]
+    raw.unlink()
+    raw.write_text(line(0, "C") + "broken\n", encoding="utf-8")
+    with pytest.raises(StoreError):
+        texts(session)
+    raw.write_text(line(0, "C") + line(1, "D") + line(2, "E"), encoding="utf-8")
+    assert texts(session) == ["C", "D", "E"]
 
 
 def test_memory_is_bounded_by_sessions(tmp_path: Path) -> None:
@@ -120,41 +132,117 @@ def test_memory_is_bounded_by_sessions(tmp_path: Path) -> None:
     assert len(memory._sessions) <= memory.MAX_SESSIONS
 
 
+def test_memory_is_bounded_by_bytes(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MAX_BYTES", 1000)
+    raw = session / "raw.jsonl"
+    raw.write_text(line(0, "x" * 800), encoding="utf-8")
+    assert len(texts(session)) == 1
+    assert sum(one.size_bytes for one in memory._sessions.values()) > 800
+    with raw.open("a", encoding="utf-8") as file:
+        file.write(line(1, "y" * 800))
+    for _ in range(2):
+        assert len(texts(session)) == 2, "what is not kept is read anew"
+        assert sum(one.size_bytes for one in memory._sessions.values()) <= 1000
+
+
+def naive(raw: Path, edits: Path, verbatim: bool) -> list[tuple[str, str | None]] | None:
+    """Read both logs as the format is described, with nothing kept; None if a line is broken."""
+
+    def objects(path: Path) -> list[dict[str, Any]]:
+        complete = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+        return [json.loads(one) for one in complete.split(b"\n") if one.strip()]
+
+    try:
+        lines = objects(raw)
+    except ValueError:
+        return None
+    wanted = {"track", "start_ms", "end_ms", "text"}
+    if not all(isinstance(one, dict) and wanted <= one.keys() for one in lines):
+        return None  # what is left of a line that was cut can be JSON of another kind
+    speakers: list[str | None] = [None] * len(lines)
+    for edit in [] if verbatim else objects(edits):
+        for number, one in enumerate(lines):
+            if one["start_ms"] == edit["target"]["start_ms"]:
+                speakers[number] = edit["name"]
+                break
+    return [(one["text"], speaker) for one, speaker in zip(lines, speakers, strict=True)]
+
+
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["append", "torn", "replace", "edit", "drop edits"]), st.integers(0, 3)
+        st.sampled_from(
+            ["append", "half", "rest", "blank", "broken", "replace", "truncate", "edit", "drop"]
+        ),
+        st.integers(0, 3),
+        st.booleans(),
     ),
-    max_size=12,
+    max_size=14,
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(STEPS)
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """From where logs were read, all examples together."""
+    found: list[int | None] = []
+    real = memory._Raw.start_of_news
+
+    def record(self: memory._Raw, status: os.stat_result) -> int | None:
+        found.append(real(self, status))
+        return found[-1]
+
+    monkeypatch.setattr(memory._Raw, "start_of_news", record)
+    # Short, so that a log is longer and the part before its end is really not read again.
+    monkeypatch.setattr(memory, "TAIL_BYTES", 16)
+    return found
+
+
 def test_whatever_happens_to_the_logs_the_answer_is_that_of_a_first_reading(
-    session: Path, steps: list[tuple[str, int]]
+    session: Path, starts: list[int | None]
 ) -> None:
     raw, edits = session / "raw.jsonl", session / "edits.jsonl"
-    raw.write_bytes(b"")
-    edits.unlink(missing_ok=True)
-    for moment, (step, number) in enumerate(steps):
-        if step == "append":
-            with raw.open("a", encoding="utf-8") as file:
-                file.write(line(number, f"text {moment}"))
-        elif step == "torn":
-            with raw.open("a", encoding="utf-8") as file:
-                file.write("\n" if number else "\n\n")
-        elif step == "replace":
+
+    @settings(deadline=None, max_examples=400)
+    @given(STEPS)
+    def check(steps: list[tuple[str, int, bool]]) -> None:
+        raw.write_bytes(b"")
+        edits.unlink(missing_ok=True)
+        for moment, (step, number, verbatim) in enumerate(steps):
+            change(step, number, f"text {moment}")
+            with reading.open_session(str(session.parent), "talk") as folder:
+                expected = naive(raw, edits, verbatim)
+                if expected is None:
+                    with pytest.raises(StoreError):
+                        memory.transcript(folder, verbatim)
+                    continue
+                total, lines = memory.transcript(folder, verbatim)
+                assert [(one.text, one.speaker) for one in lines] == expected
+                assert total == len(expected)
+
+    def change(step: str, number: int, text: str) -> None:
+        content = raw.read_bytes()
+        if step == "replace":
             raw.unlink()
-            raw.write_text(line(number, f"new {moment}") * (number + 1), encoding="utf-8")
+            raw.write_text(line(number, text) * (number + 1), encoding="utf-8")
+        elif step == "truncate":
+            os.truncate(raw, len(content) * number // 4)
         elif step == "edit":
             target = {"track": "room", "start_ms": number}
             with edits.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": "speaker", "target": target, "name": "A"}) + "\n")
-        else:
+                file.write(json.dumps({"kind": "speaker", "target": target, "name": text}) + "\n")
+        elif step == "drop":
             edits.unlink(missing_ok=True)
-        root = open_root(str(session.parent))
-        assert root is not None
-        with root, reading.open_session(str(session.parent), "talk") as folder:
-            remembered = memory.transcript(folder, verbatim=False)
-            fresh = memory._Session()
-            assert remembered[1] == list(fresh.edited(folder))
+        else:
+            with raw.open("a", encoding="utf-8") as file:
+                file.write(
+                    {
+                        "append": line(number, text),
+                        "half": line(number, text)[:20],
+                        "rest": line(number, text)[20:],
+                        "blank": "\n \n",
+                        "broken": "broken\n",
+                    }[step]
+                )
+
+    check()
+    assert any(start for start in starts), "logs were read on from where they were"
+    assert 0 in starts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ambientd.errors import StoreError
-from ambientd.store import reading
+from ambientd.store import reading, states
 from ambientd.store.folder import open_root
 
 NOW_S = 1_788_600_000
@@ -33,7 +33,7 @@ def test_live_is_ten_seconds_to_the_microsecond(session: Path, age_ns: int, live
     moment_ns = NOW_S * 1_000_000_000 - age_ns
     os.utime(native, ns=(moment_ns, moment_ns))
     with reading.open_session(str(session.parent), "talk") as folder:
-        assert reading.is_live(folder, now_s=NOW_S) is live
+        assert states.is_live(folder, now_s=NOW_S) is live
 
 
 def test_only_the_rooms_open_capture_makes_a_session_live(session: Path) -> None:
@@ -41,7 +41,7 @@ def test_only_the_rooms_open_capture_makes_a_session_live(session: Path) -> None
         (session / "audio" / name).touch()
     (session / "audio" / "room.native.wav").mkdir()
     with reading.open_session(str(session.parent), "talk") as folder:
-        assert not reading.is_live(folder)
+        assert not states.is_live(folder)
 
 
 def test_somebody_elses_process_holds_a_lock_too(
@@ -54,14 +54,14 @@ def test_somebody_elses_process_holds_a_lock_too(
     monkeypatch.setattr(os, "kill", refuse)
     (session / "transcribing.lock").write_text("4711\n", encoding="ascii")
     with reading.open_session(str(session.parent), "talk") as folder:
-        assert reading.state(folder) == "transcribing"
+        assert states.state(folder) == "transcribing"
 
 
 def test_a_lock_that_is_a_link_holds_nothing(session: Path) -> None:
     (session / "pid").write_text(str(os.getpid()), encoding="ascii")
     (session / "transcribing.lock").symlink_to("pid")
     with reading.open_session(str(session.parent), "talk") as folder:
-        assert reading.state(folder) == "pending"
+        assert states.state(folder) == "pending"
 
 
 def test_people_read_by_start_and_programs_in_order_of_publication(session: Path) -> None:
