@@ -362,7 +362,7 @@ def add_flags(add_argument: Callable[..., object]) -> None:
         default = setting.default
         if default is None:
             default = wire.default_root() if setting.key == "root" else "not set"
-        limits = f" from {setting.low:g} to {setting.high:g}" if setting.low is not None else ""
+        limits = f" {setting.low:g} to {setting.high:g};" if setting.low is not None else ""
         add_argument(
             setting.flag,
             dest=f"setting:{setting.key}",

@@ -51,12 +51,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ambient {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     # `ambient mcp` itself never gets here; this is for its help, and for what it does not take.
-    verbs.add_parser("mcp", help="serve the sessions to an MCP client on stdin and stdout")
-    sessions = verbs.add_parser("sessions", help="list the sessions, newest first")
+    _verb(
+        verbs,
+        "mcp",
+        "serve the sessions to an MCP client on stdin and stdout",
+        'register it: claude mcp add ambient -- "$(which ambient)" mcp',
+    )
+    sessions = _verb(verbs, "sessions", "list the sessions, newest first")
     sessions.set_defaults(run=_sessions)
-    status = verbs.add_parser("status", help="say whether somebody is being recorded")
+    status = _verb(verbs, "status", "say whether somebody is being recorded")
     status.set_defaults(run=_status)
-    shown = verbs.add_parser("show", help="print what was said in a session")
+    shown = _verb(verbs, "show", "print what was said in a session")
     shown.add_argument(
         "session", metavar="ID", help="a session's id, the start of it, `latest`, or `live`"
     )
@@ -72,10 +77,20 @@ def _parser() -> argparse.ArgumentParser:
     shown.set_defaults(run=_show, parser=shown)
     for verb in (sessions, status, shown):
         verb.add_argument("--json", action="store_true", help="print what the MCP tool returns")
-    completion = verbs.add_parser("completion", help="print a completion script for a shell")
+    completion = _verb(verbs, "completion", "print a completion script for a shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     completion.set_defaults(run=_completion)
     return parser
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    help: str,
+    epilog: str | None = None,
+) -> argparse.ArgumentParser:
+    """Add a verb whose own help says what the list of verbs says."""
+    return verbs.add_parser(name, help=help, description=f"{help.capitalize()}.", epilog=epilog)
 
 
 def _count(text: str) -> int:

@@ -1,4 +1,5 @@
-"""The three ways to the engine: memory buffers, the daemon's socket, and the real `ambient mcp`."""
+"""The ways to the engine: memory buffers, the daemon's socket, the real `ambient mcp` before a
+daemon, and `ambient mcp` alone."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Reader:
 
     Attributes:
         root: the sessions folder.
-        way: ``buffers``, ``socket`` or ``process``.
+        way: ``buffers``, ``socket``, ``shim`` or ``process``.
     """
 
     def __init__(self, root: Path, way: str, ask: Ask) -> None:
@@ -115,6 +116,20 @@ def _attach_request() -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": "attach", "method": "ambient/attach", "params": params}
 
 
+def _ask_shim(at: running.Place, lines: list[bytes]) -> list[dict[str, Any]]:
+    """Ask a real `ambient mcp` that relays to a daemon: the way of every client."""
+    done = subprocess.run(
+        [str(running.BIN / "ambient"), "mcp"],
+        input=b"\n".join(lines) + b"\n",
+        env=at.environ,
+        capture_output=True,
+        timeout=20,
+        check=True,
+    )
+    assert done.stderr == b"", "it was the daemon that answered"
+    return _parse(done.stdout)
+
+
 def _ask_process(home: Path, lines: list[bytes]) -> list[dict[str, Any]]:
     environ = {name: os.environ[name] for name in CLIENT_VARIABLES if name in os.environ}
     done = subprocess.run(
@@ -135,15 +150,20 @@ def daemon_place() -> Iterator[running.Place]:
         yield at
 
 
-@pytest.fixture(params=["buffers", "socket", "process"])
+@pytest.fixture(params=["buffers", "socket", "shim", "process"])
 def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reader]:
     way: str = request.param
     if way == "buffers":
         yield Reader(tmp_path, way, lambda lines: _ask_buffers(tmp_path, lines))
-    elif way == "socket":
+    elif way in ("socket", "shim"):
         at: running.Place = request.getfixturevalue("daemon_place")
         _empty(at.root)
-        yield Reader(at.root, way, lambda lines: _ask_socket(at.socket, lines))
+        by_socket = way == "socket"
+        yield Reader(
+            at.root,
+            way,
+            lambda lines: _ask_socket(at.socket, lines) if by_socket else _ask_shim(at, lines),
+        )
     else:
         # A short HOME: nobody serves it, so the process reads the files itself.
         with tempfile.TemporaryDirectory(prefix="home-") as home:

@@ -24,7 +24,8 @@ def test_initialize_answers_with_our_name_version_and_tools(reader: Reader) -> N
     assert result["capabilities"] == {"tools": {}}
     assert result["serverInfo"]["name"] == "ambient"
     assert result["serverInfo"]["version"] == ambientd.__version__
-    assert "since" in result["instructions"]
+    for word in ("`status`", "`live` is null", "nobody is being recorded", "`next`", "`since`"):
+        assert word in result["instructions"]
 
 
 @pytest.mark.parametrize(

