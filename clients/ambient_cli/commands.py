@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         verbs,
         "mcp",
         "serve the sessions to an MCP client on stdin and stdout",
-        'register it: claude mcp add ambient -- "$(which ambient)" mcp',
+        "Register it with an assistant by the absolute path of this program and the argument mcp.",
     )
     sessions = _verb(verbs, "sessions", "list the sessions, newest first")
     sessions.set_defaults(run=_sessions)
@@ -90,7 +90,9 @@ def _verb(
     epilog: str | None = None,
 ) -> argparse.ArgumentParser:
     """Add a verb whose own help says what the list of verbs says."""
-    return verbs.add_parser(name, help=help, description=f"{help.capitalize()}.", epilog=epilog)
+    return verbs.add_parser(
+        name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=epilog
+    )
 
 
 def _count(text: str) -> int:
