@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo listen test interop bench check format clean
+.PHONY: demo listen test interop bench quality check format clean
 
 demo: $(VENV)/.demo ## play the spoken sample as a microphone and read along over MCP
 	@$(BIN)/python -m tests.demo
@@ -25,6 +25,9 @@ bench: $(VENV)/.dev ## print the figures; measure only while nothing else runs
 	@$(BIN)/python -m tests.bench start
 	@$(BIN)/python -m tests.bench reading
 	@$(BIN)/python -m tests.bench live
+
+quality: $(VENV)/.dev ## fail if the text of the bench's recordings got worse
+	@$(BIN)/python -m tests.bench quality
 
 check: $(VENV)/.dev ## format, lint and types; changes nothing
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ stderr, and end by themselves when their stdin closes.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -87,6 +88,11 @@ class Child:
             await self._stdout.aclose()
 
 
+ONE_THREAD_EACH = {"OPENBLAS_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
+"""numpy's own threads spin on a second core while they wait for work: without this a turn costs
+twice the processor time and not a millisecond less (docs/developing/measurements.md)."""
+
+
 async def start(module: str, *arguments: str) -> Child:
     """Start ``python -m module`` with pipes.
 
@@ -98,6 +104,7 @@ async def start(module: str, *arguments: str) -> Child:
         stdin=PIPE,
         stdout=PIPE,
         stderr=None,
+        env={**ONE_THREAD_EACH, **os.environ},
         start_new_session=True,
     )
     return Child(process)

@@ -111,10 +111,20 @@ class Control:
         raise CaptureError("the audio system does not answer", "is the audio server running?")
 
     async def status(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Say what the daemon is doing."""
+        """Say what the daemon is doing: ``{partials?}``.
+
+        With ``partials`` the session has what is being said at the moment, by track: ``start_ms``,
+        ``end_ms``, ``text``, and ``stable``, the words of it that stand. It is made only while
+        somebody asks for it, so the first answer has none.
+        """
+        partials = _optional(params, "partials", bool)
         daemon = self._daemon
         now_s = anyio.current_time()
         open_now = daemon.listening
+        session = _session(open_now, now_s) if open_now else None
+        if partials and session is not None and open_now is not None and open_now.transcriber:
+            open_now.transcriber.want_partials()
+            session["partials"] = dict(open_now.transcriber.partials)
         disk: dict[str, int | None] = {"used_bytes": None, "free_bytes": None}
         with contextlib.suppress(TimeoutError):
             disk = await self._looking.run(DISK_TIMEOUT_S, usage.disk, daemon.root)
@@ -126,7 +136,7 @@ class Control:
             "uptime_s": round(now_s - daemon.started_s, 1),
             "listening": open_now is not None,
             "why": self._why(open_now),
-            "session": _session(open_now, now_s) if open_now else None,
+            "session": session,
             "finishing": [_session(one, now_s) for one in daemon.recordings if one.closed.is_set()],
             "recovering": _recovery(daemon),
             "readers": daemon.service.readers if daemon.service else 0,
@@ -180,6 +190,8 @@ def _worker(transcriber: Transcriber | None) -> dict[str, Any] | None:
         "pid": transcriber.worker_pid,
         "restarts": transcriber.restarts,
         "rejected": transcriber.rejected,
+        "decodes": transcriber.decodes,
+        "redos": transcriber.redos,
         "problem": transcriber.problem,
     }
 

@@ -169,6 +169,7 @@ class Daemon:
             "threads": settings.integer("speech.threads"),
             "language": settings.optional_text("speech.language"),
             "beam_size": settings.integer("speech.beam_size"),
+            "early_decode": settings.text("speech.early_decode") == "on",
             "unload_after_s": settings.integer("speech.unload_after_s"),
             "vad": {
                 "on": settings.number("speech.vad_on"),

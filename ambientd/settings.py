@@ -97,8 +97,23 @@ SETTINGS: tuple[Setting, ...] = (
         pattern=r"[a-z]{2,3}",
         shape="a two-letter code such as en",
     ),
-    Setting("speech.threads", int, 2, "Threads of the speech engine.", low=1, high=64),
+    Setting(
+        "speech.threads",
+        int,
+        1,
+        "Threads of the speech engine; more help models larger than tiny.",
+        low=1,
+        high=64,
+    ),
     Setting("speech.beam_size", int, 5, "Beams of a decode; 1 is greedy.", low=1, high=20),
+    Setting(
+        "speech.early_decode",
+        str,
+        "on",
+        "Decode a turn while its closing silence runs, when a core is idle: quicker, at the cost "
+        "of the decodes of turns that go on after all.",
+        choices=("on", "off"),
+    ),
     Setting(
         "speech.unload_after_s",
         int,
@@ -108,12 +123,12 @@ SETTINGS: tuple[Setting, ...] = (
         high=86_400,
     ),
     Setting(
-        "speech.vad_on", float, 0.50, "Voice probability that starts a turn.", low=0.01, high=0.99
+        "speech.vad_on", float, 0.40, "Voice probability that starts a turn.", low=0.01, high=0.99
     ),
     Setting(
         "speech.vad_off",
         float,
-        0.35,
+        0.30,
         "Voice probability under which a turn's closing silence is counted.",
         low=0.01,
         high=0.99,
@@ -123,7 +138,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("speech.end_silence_ms", int, 400, "Silence that ends a turn.", low=100, high=10_000),
     Setting(
-        "speech.pad_before_ms", int, 500, "Audio kept before a turn's speech.", low=0, high=2000
+        "speech.pad_before_ms", int, 400, "Audio kept before a turn's speech.", low=0, high=2000
     ),
     Setting(
         "speech.pad_after_ms",

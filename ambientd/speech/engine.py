@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 import numpy
@@ -28,6 +29,19 @@ class EngineSettings:
     beam_size: int
 
 
+class Effort(Enum):
+    """How much an engine puts into a decode."""
+
+    FITTED = "fitted"
+    """Over little more than the turn. Quick, and now and then wrong in ways that show."""
+
+    WHOLE = "whole"
+    """Over the whole window that the model was trained on."""
+
+    LOOPLESS = "loopless"
+    """The same, and no phrase can repeat; costs accuracy where people do repeat themselves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decode:
     """What an engine made of one turn.
@@ -38,6 +52,8 @@ class Decode:
         mean_logprob: mean log-probability of the tokens; 0 is certain.
         no_speech: probability that nobody spoke, 0..1.
         compression: how many times smaller the text gets by compression; a loop compresses well.
+        tokens: how many tokens the text has.
+        is_fitted: it was made over less than the whole window.
     """
 
     text: str
@@ -45,6 +61,8 @@ class Decode:
     mean_logprob: float
     no_speech: float
     compression: float
+    tokens: int
+    is_fitted: bool
 
 
 class Engine(Protocol):
@@ -62,12 +80,12 @@ class Engine(Protocol):
         """Drop the model from memory."""
         ...
 
-    def decode(self, samples: numpy.ndarray, *, avoid_loops: bool) -> Decode:
+    def decode(self, samples: numpy.ndarray, effort: Effort) -> Decode:
         """Turn samples into text.
 
         Args:
             samples: mono float32 in -1..1 at 16 kHz, at most 30 s.
-            avoid_loops: decode so that no phrase can repeat; costs accuracy otherwise.
+            effort: how much to put into it.
         """
         ...
 

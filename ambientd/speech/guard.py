@@ -1,42 +1,73 @@
 """Judges a decode before it is published: speech models invent text where there is none.
 
-Pure rules that know no language; the audio is kept whatever they say. The limits are those of the
-reference implementation of Whisper, which were tuned with temperature fallback in mind; a loop is
-decoded once more in a way that cannot loop.
+Pure rules that know no language; the audio is kept whatever they say. A decode over a fitted
+window is never rejected, only doubted: its measures are shifted, those over the whole window tell.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from ambientd.speech.engine import Decode
+from ambientd.speech.engine import Decode, Effort
 
-MAX_COMPRESSION = 2.4
-MAX_NO_SPEECH = 0.6
+LOOP_COMPRESSION = 2.4
+"""The limit of the reference implementation of Whisper."""
+
+MAX_NO_SPEECH = 0.5
 MIN_MEAN_LOGPROB = -1.0
+"""Either is enough to reject what was decoded over the whole window; how they were found is in
+docs/developing/measurements.md."""
+
+DOUBTFUL_COMPRESSION = 2.0
+DOUBTFUL_MEAN_LOGPROB = -0.8
+DOUBTFUL_NO_SPEECH = 0.5
+DOUBTFUL_TOKENS_PER_S = 8.0
+DOUBTFUL_TOKENS = 6
 
 
 class Verdict(Enum):
     """What is to be done with a decode. The values of the rejections are their reasons."""
 
     ACCEPT = "accept"
-    REDO = "redo"
+    REDO_WHOLE = "redo whole"
+    REDO_LOOPLESS = "redo loopless"
     EMPTY = "empty"
     NO_SPEECH = "no_speech"
     LOOP = "loop"
 
 
-def judge(decode: Decode, *, is_redo: bool) -> Verdict:
+NEXT_EFFORT = {Verdict.REDO_WHOLE: Effort.WHOLE, Verdict.REDO_LOOPLESS: Effort.LOOPLESS}
+"""With what effort a decode is done again."""
+
+
+def judge(decode: Decode, effort: Effort, duration_s: float) -> Verdict:
     """Return the verdict on a decode.
 
     Args:
         decode: what the engine made of the turn.
-        is_redo: whether it was decoded for the second time, which is the last.
+        effort: the effort it was asked for.
+        duration_s: length of the turn.
     """
-    if not any(sign.isalnum() for sign in decode.text):
+    if decode.is_fitted:
+        return Verdict.REDO_WHOLE if _is_doubtful(decode, duration_s) else Verdict.ACCEPT
+    if not _has_words(decode):
         return Verdict.EMPTY
-    if decode.no_speech > MAX_NO_SPEECH and decode.mean_logprob < MIN_MEAN_LOGPROB:
+    if decode.no_speech > MAX_NO_SPEECH or decode.mean_logprob < MIN_MEAN_LOGPROB:
         return Verdict.NO_SPEECH
-    if decode.compression > MAX_COMPRESSION:
-        return Verdict.LOOP if is_redo else Verdict.REDO
+    if decode.compression > LOOP_COMPRESSION:
+        return Verdict.LOOP if effort is Effort.LOOPLESS else Verdict.REDO_LOOPLESS
     return Verdict.ACCEPT
+
+
+def _is_doubtful(decode: Decode, duration_s: float) -> bool:
+    return (
+        not _has_words(decode)
+        or decode.compression > DOUBTFUL_COMPRESSION
+        or decode.mean_logprob < DOUBTFUL_MEAN_LOGPROB
+        or decode.no_speech > DOUBTFUL_NO_SPEECH
+        or decode.tokens > DOUBTFUL_TOKENS_PER_S * duration_s + DOUBTFUL_TOKENS
+    )
+
+
+def _has_words(decode: Decode) -> bool:
+    return any(sign.isalnum() for sign in decode.text)

@@ -69,6 +69,16 @@ class Listener:
         return self._segmenter.in_speech
 
     @property
+    def open_turn(self) -> Turn | None:
+        """The turn that is open as far as it was heard; None while nobody speaks."""
+        return self._segmenter.open_turn
+
+    @property
+    def closing(self) -> tuple[Turn, int] | None:
+        """See ``Segmenter.closing``."""
+        return self._segmenter.closing()
+
+    @property
     def is_through(self) -> bool:
         """Whether the track is complete and everything of it was heard."""
         return self._ended

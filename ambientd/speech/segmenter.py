@@ -29,11 +29,11 @@ class Rules:
         max_turn_ms: longest turn with its padding.
     """
 
-    on: float = 0.50
-    off: float = 0.35
+    on: float = 0.40
+    off: float = 0.30
     min_speech_ms: int = 250
     end_silence_ms: int = 400
-    pad_before_ms: int = 500
+    pad_before_ms: int = 400
     pad_after_ms: int = 300
     max_turn_ms: int = 30_000
 
@@ -96,6 +96,24 @@ class Segmenter:
         """Whether a turn is open."""
         return self._speech is not None
 
+    @property
+    def open_turn(self) -> Turn | None:
+        """The turn that is open as far as it was heard; None while nobody speaks."""
+        speech = self._speech
+        return None if speech is None else Turn(speech.turn_ms, self._position_ms)
+
+    def closing(self) -> tuple[Turn, int] | None:
+        """Return the turn that will have ended if the present silence lasts, and its length so far.
+
+        None while nobody speaks, or speech goes on, or not all of that turn was heard yet.
+        """
+        speech = self._speech
+        if speech is None or speech.silent_ms is None:
+            return None
+        turn = self._turn(speech, speech.silent_ms, self._position_ms)
+        silence_ms = self._position_ms - speech.silent_ms
+        return None if turn is None or silence_ms < self._rules.pad_after_ms else (turn, silence_ms)
+
     def push(self, probability: float) -> Turn | None:
         """Take the next frame; return the turn that it ended, if it ended one."""
         frame_ms = self._position_ms
@@ -141,12 +159,16 @@ class Segmenter:
 
     def _end(self, speech: _Speech, voiced_end_ms: int, limit_ms: int) -> Turn | None:
         self._speech = None
+        turn = self._turn(speech, voiced_end_ms, limit_ms)
+        if turn is not None:
+            self._floor_ms = turn.end_ms
+        return turn
+
+    def _turn(self, speech: _Speech, voiced_end_ms: int, limit_ms: int) -> Turn | None:
         spoken_ms = voiced_end_ms - speech.voiced_ms
         if spoken_ms <= 0 or (spoken_ms < self._rules.min_speech_ms and not speech.continues):
             return None
-        end_ms = min(voiced_end_ms + self._rules.pad_after_ms, limit_ms)
-        self._floor_ms = end_ms
-        return Turn(speech.turn_ms, end_ms)
+        return Turn(speech.turn_ms, min(voiced_end_ms + self._rules.pad_after_ms, limit_ms))
 
     def _cut(self, speech: _Speech) -> Turn:
         """Cut a turn that is too long at the least voiced frame of its last quarter."""

@@ -36,6 +36,9 @@ MAX_EARLY_DEATHS = 5
 
 RESTART_PAUSE_S = 1.0
 
+PARTIALS_S = 3.0
+"""How long partial text is made after it was last asked for."""
+
 LOADING_S = 300.0
 """A large model from a cold disk takes its time."""
 
@@ -115,6 +118,9 @@ class Transcriber:
         restarts: how many workers were replaced.
         rejected: texts that the guard did not let through, by reason.
         problem: why the last worker went, or an empty string.
+        decodes: how many decodes were made, drafts, partials and redos included.
+        redos: how many of them were made because the one before was in doubt.
+        partials: what is being said by track: ``start_ms``, ``end_ms``, ``text`` and ``stable``.
     """
 
     def __init__(
@@ -127,6 +133,10 @@ class Transcriber:
         self.restarts = 0
         self.rejected: dict[str, int] = {}
         self.problem = ""
+        self.decodes = 0
+        self.redos = 0
+        self.partials: dict[str, dict[str, Any]] = {}
+        self._partials_end_s = 0.0
         self._config = config
         self._publish = publish
         self._skip = skip
@@ -152,6 +162,14 @@ class Transcriber:
     def finish(self, track: str) -> None:
         """Say that a track is complete."""
         self.tracks[track].finished = True
+        self._signal()
+
+    def want_partials(self) -> None:
+        """Say that somebody reads the partial text now; it is made for a few seconds from here."""
+        now_s = anyio.current_time()
+        if now_s > self._partials_end_s:
+            self.partials.clear()  # what was said when somebody last looked
+        self._partials_end_s = now_s + PARTIALS_S
         self._signal()
 
     async def run(self) -> None:
@@ -226,10 +244,14 @@ class Transcriber:
             track.drained = False
             sent[name] = _Sent()
             await worker.send("track", track=name, spool=str(track.spool), from_ms=track.resume_ms)
+        told_s = 0.0
         while True:
             changed = self._changed
             for name, track in self.tracks.items():
                 await self._send_news(worker, name, track, sent[name])
+            if self._partials_end_s > told_s:
+                told_s = self._partials_end_s
+                await worker.send("partials", seconds=max(0.0, told_s - anyio.current_time()))
             await changed.wait()
 
     async def _send_news(self, worker: child.Child, name: str, track: Track, sent: _Sent) -> None:
@@ -271,10 +293,19 @@ class Transcriber:
             self.state = "decoding"
             self._in_hand_since_s = anyio.current_time()
             self._in_hand = Span(event["track"], event["start_ms"], event["end_ms"])
+        elif kind == "idle":
+            self._in_hand, self.state = None, "listening"
+            self._count(event)
+        elif kind == "partial":
+            self.partials[event["track"]] = {
+                key: event[key] for key in ("start_ms", "end_ms", "text", "stable")
+            }
         elif kind == "turn":
+            self._count(event)
             await self._finish_turn(event)
         elif kind == "rejected":
             self._in_hand, self.state = None, "listening"
+            self._count(event)
             self._last_advance_s = anyio.current_time()
             reason = event["reason"]
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
@@ -286,8 +317,13 @@ class Transcriber:
                 event["message"], event.get("hint", ""), code=event["code"]
             )
 
+    def _count(self, event: dict[str, Any]) -> None:
+        self.decodes += event["decodes"]
+        self.redos += max(0, event["decodes"] - 1)
+
     async def _finish_turn(self, event: dict[str, Any]) -> None:
         self._in_hand, self.state = None, "listening"
+        self.partials.pop(event["track"], None)
         keys = ("track", "start_ms", "end_ms", "text", "confidence", "language")
         # If the disk is slow now, that is not the worker's stall.
         self._is_publishing = True

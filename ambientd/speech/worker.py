@@ -5,8 +5,9 @@ listens (so that speech is noticed during a decode), and the main thread decodes
 speaks only the voice detector is in memory; the speech model loads at the onset of speech and
 leaves when nobody has spoken for a while.
 
-Orders: ``configure``, ``track``, ``frames``, ``hole``, ``finish``. Events: ``ready``, ``model``,
-``progress``, ``decoding``, ``turn``, ``rejected``, ``drained``, ``fault``.
+Orders: ``configure``, ``track``, ``frames``, ``hole``, ``finish``, ``partials``. Events: ``ready``,
+``model``, ``progress``, ``decoding``, ``idle``, ``turn``, ``rejected``, ``partial``, ``drained``,
+``fault``.
 """
 
 from __future__ import annotations
@@ -20,18 +21,40 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from ambientd.errors import AmbientError
 from ambientd.pipe import ParentPipe
-from ambientd.speech import engine, guard
+from ambientd.speech import engine
+from ambientd.speech.drafts import Drafts
+from ambientd.speech.guard import Verdict
 from ambientd.speech.listener import Listener
+from ambientd.speech.partials import Partials
+from ambientd.speech.recognition import Recognition, recognise
 from ambientd.speech.segmenter import Rules, Turn
 
 NICENESS = 5
 """Capture and whatever the person is doing come first."""
 
 PROGRESS_EVERY_S = 0.2
+
+
+class Kind(Enum):
+    """What the engine is used for, the most urgent first."""
+
+    LOAD = "load"
+    TURN = "turn"
+    DRAFT = "draft"
+    PARTIAL = "partial"
+
+
+class Job(NamedTuple):
+    """What the engine does next; loading has no track and no turn."""
+
+    kind: Kind
+    track: str = ""
+    turn: Turn = Turn(0, 0)
 
 
 class Worker:
@@ -51,6 +74,10 @@ class Worker:
         self._last_progress_s: dict[str, float] = {}
         self._unreported: dict[str, Listener] = {}
         self._heard: dict[str, tuple[int, bool]] = {}
+        self._early_decode = True
+        self._drafts = Drafts(self._rules.end_silence_ms)
+        self._partials: dict[str, Partials] = {}
+        self._partials_end_s = 0.0
         self._exit_code = 0
 
     def take_orders(self) -> None:
@@ -85,14 +112,21 @@ class Worker:
         """Decode turns in the order in which they ended; never returns."""
         while True:
             with self._changed:
-                self._changed.wait_for(self._has_engine_work, timeout=self._patience_s())
-                load, turn = self._choose()
-            if load:
-                self._load()
-            elif turn is not None:
-                self._decode(*turn)
-            elif self._loaded:
+                self._changed.wait_for(self._next_job, timeout=self._patience_s())
+                job = self._next_job()
+                if job is not None and job.kind is Kind.TURN:
+                    self._waiting.remove((job.turn.end_ms, job.track, job.turn))
+                    self._in_hand = (job.track, job.turn)
+            if job is None:
                 self._unload_if_idle()
+            elif job.kind is Kind.LOAD:
+                self._load()
+            elif job.kind is Kind.TURN:
+                self._finish_turn(job)
+            elif job.kind is Kind.DRAFT:
+                self._make_draft(job)
+            else:
+                self._make_partial(job)
 
     def fail(self, error: Exception) -> None:
         """End the process; tell the daemon if it is of no use to start another.
@@ -112,7 +146,9 @@ class Worker:
         kind = order["order"]
         if kind == "configure":
             self._rules = Rules(**order["vad"])
+            self._drafts = Drafts(self._rules.end_silence_ms)
             self._unload_after_s = order["unload_after_s"]
+            self._early_decode = order["early_decode"]
             settings = engine.EngineSettings(
                 order["model"], order["threads"], order["language"], order["beam_size"]
             )
@@ -127,6 +163,8 @@ class Worker:
             self._tracks[order["track"]].add_hole(order["start_ms"], order["end_ms"])
         elif kind == "finish":
             self._tracks[order["track"]].finished = True
+        elif kind == "partials":
+            self._partials_end_s = time.monotonic() + order["seconds"]
 
     def _next_to_hear(self) -> Listener | None:
         ready = [track for track in self._tracks.values() if track.has_work()]
@@ -179,23 +217,33 @@ class Worker:
             bool(self._waiting) or any(track.in_speech for track in self._tracks.values())
         )
 
-    def _has_engine_work(self) -> bool:
-        return bool(self._waiting) or self._wants_model()
+    def _next_job(self) -> Job | None:
+        """Return what the engine is to do now; called under the lock."""
+        if self._wants_model():
+            return Job(Kind.LOAD)
+        if self._waiting:
+            _, name, turn = min(self._waiting, key=lambda waiting: waiting[0])
+            return Job(Kind.TURN, name, turn)
+        if not self._loaded:
+            return None
+        for name, track in self._tracks.items():
+            closing = track.closing if self._early_decode else None
+            if closing is not None and self._drafts.is_due(name, closing):
+                return Job(Kind.DRAFT, name, closing[0])
+        if time.monotonic() < self._partials_end_s:
+            for name, track in self._tracks.items():
+                turn_so_far = track.open_turn
+                if turn_so_far is not None and self._partials_of(name).is_due(turn_so_far):
+                    return Job(Kind.PARTIAL, name, turn_so_far)
+        return None
+
+    def _partials_of(self, track: str) -> Partials:
+        return self._partials.setdefault(track, Partials())
 
     def _patience_s(self) -> float | None:
         if not self._loaded:
             return None
         return max(0.0, self._last_speech_s + self._unload_after_s - time.monotonic())
-
-    def _choose(self) -> tuple[bool, tuple[Listener, Turn] | None]:
-        if self._wants_model():
-            return True, None
-        if not self._waiting:
-            return False, None
-        _, name, turn = oldest = min(self._waiting, key=lambda waiting: waiting[0])
-        self._waiting.remove(oldest)
-        self._in_hand = (name, turn)
-        return False, (self._tracks[name], turn)
 
     def _load(self) -> None:
         if self._engine is None:
@@ -215,33 +263,56 @@ class Worker:
         _give_memory_back()
         self._pipe.send("model", state="unloaded")
 
-    def _decode(self, track: Listener, turn: Turn) -> None:
-        if self._engine is None:
-            raise AssertionError("configure comes before any track")
-        where = {"track": track.name, "start_ms": turn.start_ms, "end_ms": turn.end_ms}
-        self._pipe.send("decoding", **where)
-        start_s = time.monotonic()
-        samples = track.read(turn)
-        result = self._engine.decode(samples, avoid_loops=False)
-        verdict = guard.judge(result, is_redo=False)
-        if verdict is guard.Verdict.REDO:
-            result = self._engine.decode(samples, avoid_loops=True)
-            verdict = guard.judge(result, is_redo=True)
-        decode_ms = round((time.monotonic() - start_s) * 1000)
-        if verdict is guard.Verdict.ACCEPT:
+    def _finish_turn(self, job: Job) -> None:
+        """Publish the turn in hand, from its draft if there is one, or say why not."""
+        made = self._drafts.take(job.track, job.turn)
+        cost = {"decodes": 0, "decode_ms": 0}  # a draft said its own
+        if made is None:
+            made, cost = self._recognise(job)
+        if made.verdict is Verdict.ACCEPT:
             self._pipe.send(
                 "turn",
-                **where,
-                text=result.text,
-                confidence=round(math.exp(min(0.0, result.mean_logprob)), 3),
-                language=result.language,
-                decode_ms=decode_ms,
+                **_where(job),
+                **cost,
+                text=made.decode.text,
+                confidence=round(math.exp(min(0.0, made.decode.mean_logprob)), 3),
+                language=made.decode.language,
             )
         else:
-            self._pipe.send("rejected", **where, reason=verdict.value, decode_ms=decode_ms)
+            self._pipe.send("rejected", **_where(job), **cost, reason=made.verdict.value)
         with self._changed:
             self._in_hand = None
-            self._report(track, at_once=True)
+            self._report(self._tracks[job.track], at_once=True)
+
+    def _make_draft(self, job: Job) -> None:
+        made, cost = self._recognise(job)
+        self._drafts.keep(job.track, job.turn, made)
+        self._pipe.send("idle", **cost)
+
+    def _make_partial(self, job: Job) -> None:
+        made, cost = self._recognise(job)
+        partials = self._partials_of(job.track)
+        # A text in doubt is not shown, but counts as made: the next has more to go by.
+        text = made.decode.text if made.verdict is Verdict.ACCEPT else partials.text
+        partials.take(job.turn, text, cost["decode_ms"])
+        self._pipe.send("idle", **cost)
+        self._pipe.send("partial", **_where(job), text=partials.text, stable=partials.stable)
+
+    def _recognise(self, job: Job) -> tuple[Recognition, dict[str, int]]:
+        """Return what the engine makes of a stretch, and what that cost."""
+        if self._engine is None:
+            raise AssertionError("configure comes before any track")
+        # Said before anything is risked: the daemon counts what a stretch costs.
+        self._pipe.send("decoding", **_where(job))
+        wall_s, processor_s = time.monotonic(), time.process_time()
+        made = recognise(self._engine, self._tracks[job.track].read(job.turn))
+        took_ms = (time.monotonic() - wall_s) * 1000
+        self._drafts.learn(took_ms, (time.process_time() - processor_s) * 1000)
+        return made, {"decodes": made.decodes, "decode_ms": round(took_ms)}
+
+
+def _where(job: Job) -> dict[str, Any]:
+    return {"track": job.track, "start_ms": job.turn.start_ms, "end_ms": job.turn.end_ms}
 
 
 def _give_memory_back() -> None:

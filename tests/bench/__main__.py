@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
-from tests.bench import flood, live, reading, start
+from tests.bench import accuracy, flood, live, reading, sets, start
 
 
 def main() -> None:
@@ -15,8 +14,19 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     benches = parser.add_subparsers(required=True, metavar="NAME")
     live_parser = benches.add_parser("live", help="delay, processor and memory of live text")
-    live_parser.add_argument("files", nargs="*", type=Path, help="recordings; the sample else")
-    live_parser.set_defaults(run=lambda chosen: live.run(chosen.files or [live.SAMPLE]))
+    live_parser.add_argument("--no-early-decode", action="store_true", help="one decode a turn")
+    live_parser.set_defaults(
+        run=lambda chosen: live.run(
+            chosen.sets, {"AMBIENT_SPEECH_EARLY_DECODE": "off"} if chosen.no_early_decode else {}
+        )
+    )
+    accuracy_parser = benches.add_parser("accuracy", help="word error rates offline, three ways")
+    accuracy_parser.set_defaults(run=lambda chosen: accuracy.run(chosen.sets))
+    quality_parser = benches.add_parser("quality", help="fail if a set got worse than it was")
+    quality_parser.add_argument("--update", action="store_true", help="make this the baseline")
+    quality_parser.set_defaults(run=quality)
+    for one in (live_parser, accuracy_parser, quality_parser):
+        one.add_argument("sets", nargs="*", default=list(sets.SETS), help="which; all else")
     start_parser = benches.add_parser("start", help="ambient mcp from exec to its first answer")
     start_parser.set_defaults(run=lambda chosen: start.run())
     reading_parser = benches.add_parser("reading", help="the three tools on many sessions")
@@ -25,6 +35,14 @@ def main() -> None:
     flood_parser.set_defaults(run=lambda chosen: flood.run())
     chosen = parser.parse_args()
     show(chosen.run(chosen), as_json=chosen.json)
+
+
+def quality(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = accuracy.run(chosen.sets, ways=("ours",))
+    faults = accuracy.check(rows, update=chosen.update)
+    if faults:
+        raise SystemExit("worse than the baseline: " + "; ".join(faults))
+    return rows
 
 
 def show(rows: list[dict[str, Any]], *, as_json: bool) -> None:

@@ -1,12 +1,13 @@
-"""Plays recordings in real time into a real daemon and reads them as a second process.
+"""Plays each set in real time into a real daemon and reads it as a second process.
 
 Delay: from the true end of speech to the moment at which `ambient mcp` returned the line. The true
-ends come from the VAD over the whole file offline: the end of the last frame above 0.5 that is
+ends come from the VAD over the whole set offline: the end of the last frame above 0.5 that is
 followed by silence, within the turn. Track time 0 is the start of the session as session.json has
 it, less than 60 ms before the first frame is played, so that delays are over-, not underestimated.
+A set is played as one talk, so that the model is loaded once, as in a meeting.
 
 Processor time: user and system time of daemon, capture and worker, read from /proc before the
-session ends, divided by the length of the audio.
+session ends, divided by the length of the audio. It includes what the polls cost the daemon.
 """
 
 from __future__ import annotations
@@ -20,68 +21,124 @@ from typing import Any
 
 import numpy
 import soundfile
-import soxr
 
 from ambientd.speech.segmenter import FRAME_MS
 from ambientd.speech.vad import FRAME_SAMPLES, Vad
 from tests import running
+from tests.bench import sets
 from tests.bench.percentiles import percentile
+from tests.bench.scoring import Errors, errors, words
 
-SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
-POLL_S = 0.02
+POLL_S = 0.05
+LOOK_EVERY = 20
 VOICED = 0.5
 
 
-def run(files: list[Path]) -> list[dict[str, Any]]:
-    """Return a row of figures for each file, and one for all of them."""
+def run(names: list[str], variables: dict[str, str]) -> list[dict[str, Any]]:
+    """Return a row of figures for each set that is there.
+
+    Args:
+        names: the sets.
+        variables: settings for the daemon, as environment variables.
+    """
     rows = []
-    delays: list[float] = []
-    for file in files:
-        row, found = _measure(file)
-        rows.append(row)
-        delays += found
-    if len(files) > 1:
-        rows.append({"file": "all", "turns": len(delays), **_percentiles(delays)})
+    for name in names:
+        recordings = sets.load(name)
+        if recordings:
+            rows.append(_measure(name, recordings, variables))
     return rows
 
 
-def _measure(file: Path) -> tuple[dict[str, Any], list[float]]:
-    ends_ms = speech_ends_ms(file)
-    seconds = soundfile.info(file).duration
-    with running.place() as at, running.daemon(at, "--source", str(file)) as daemon:
-        idle_mb = resident_mb(daemon.process.pid)
-        with running.client(at) as client:
-            session = at.ctl("record").stdout.strip()
-            meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
-            origin_s = datetime.datetime.fromisoformat(meta["started_at"]).timestamp()
-            delays: list[float] = []
-            usage: dict[str, dict[str, float]] = {}
-            since, state = 0, "live"
-            while state != "done":
-                answer = client.tool("transcript", session=session, since=since)
-                now_s = time.time()
-                for line in answer["lines"]:
-                    spoken = [end for end in ends_ms if line["start_ms"] < end <= line["end_ms"]]
-                    if spoken:
-                        delays.append(now_s - origin_s - spoken[-1] / 1000)
-                since, state = answer["next"], answer["state"]
-                usage = _usage(daemon.process.pid) or usage
-                time.sleep(POLL_S)
-        after_mb = resident_mb(daemon.process.pid)
-    row: dict[str, Any] = {"file": file.name, "audio_s": round(seconds, 1), "turns": len(delays)}
-    row |= _percentiles(delays)
-    for name, used in usage.items():
-        row[f"{name}_cpu_per_s"] = round(used["cpu_s"] / seconds, 3)
-        row[f"{name}_mb"] = round(used["mb"], 1)
+def _measure(
+    name: str, recordings: list[sets.Recording], variables: dict[str, str]
+) -> dict[str, Any]:
+    samples, spans = sets.join(recordings)
+    ends_ms = speech_ends_ms(samples)
+    seconds = len(samples) / sets.RATE_HZ
+    lines: list[dict[str, Any]] = []
+    delays: list[float] = []
+    usage: dict[str, dict[str, float]] = {}
+    worker: dict[str, Any] = {}
+    with running.place(variables) as at:
+        talk = at.folder / "talk.wav"
+        soundfile.write(talk, samples, sets.RATE_HZ)
+        with running.daemon(at, "--source", str(talk)) as daemon:
+            idle_mb = resident_mb(daemon.process.pid)
+            with running.client(at) as client:
+                session = at.ctl("record").stdout.strip()
+                meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
+                origin_s = datetime.datetime.fromisoformat(meta["started_at"]).timestamp()
+                since, state, looks = 0, "live", 0
+                while state != "done":
+                    answer = client.tool("transcript", session=session, since=since)
+                    now_s = time.time()
+                    for line in answer["lines"]:
+                        spoken = [
+                            one for one in ends_ms if line["start_ms"] < one <= line["end_ms"]
+                        ]
+                        if spoken:
+                            delays.append(now_s - origin_s - spoken[-1] / 1000)
+                    lines += answer["lines"]
+                    since, state = answer["next"], answer["state"]
+                    usage = _usage(daemon.process.pid) or usage
+                    looks += 1
+                    if looks % LOOK_EVERY == 0 or state == "transcribing":
+                        worker = _worker(at) or worker
+                    time.sleep(POLL_S)
+            after_mb = resident_mb(daemon.process.pid)
+    row: dict[str, Any] = {"set": name, "audio_s": round(seconds, 1), "turns": len(lines)}
+    row |= _score(recordings, spans, lines) | _percentiles(delays)
+    for process, used in usage.items():
+        row[f"{process}_cpu_per_s"] = round(used["cpu_s"] / seconds, 3)
+        row[f"{process}_mb"] = round(used["mb"], 1)
     row["cpu_per_s"] = round(sum(used["cpu_s"] for used in usage.values()) / seconds, 3)
     row["daemon_idle_mb"], row["daemon_after_mb"] = round(idle_mb, 1), round(after_mb, 1)
-    return row, delays
+    return row | worker
 
 
-def speech_ends_ms(file: Path) -> list[int]:
-    """Return where speech ends in a recording, by the VAD over the whole file."""
-    samples, rate_hz = soundfile.read(file, dtype="float32", always_2d=True)
-    mono = soxr.resample(samples.mean(axis=1), rate_hz, 16_000).astype(numpy.float32)
+def _score(
+    recordings: list[sets.Recording], spans: list[tuple[int, int]], lines: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the error rate over what was said, and how many words came where nothing was said."""
+    total, invented, silent = Errors(0, 0), 0, 0
+    for recording, (start_ms, end_ms) in zip(recordings, spans, strict=True):
+        heard = " ".join(line["text"] for line in lines if start_ms <= _middle_ms(line) < end_ms)
+        if recording.text == "":
+            silent += 1
+            invented += len(words(heard))
+        elif recording.text is not None:
+            found = errors(recording.text, heard)
+            total = Errors(total.wrong + found.wrong, total.words + found.words)
+    row: dict[str, Any] = {"wer": round(total.rate, 4)} if total.words else {}
+    return row | ({"invented": invented} if silent else {})
+
+
+def _middle_ms(line: dict[str, Any]) -> int:
+    return int(line["start_ms"] + line["end_ms"]) // 2
+
+
+def _worker(at: running.Place) -> dict[str, Any]:
+    """Return what the worker did so far, {} when no session is open."""
+    status = at.status()
+    session = status["session"] or next(iter(status["finishing"]), None)
+    if session is None or session["worker"] is None:
+        return {}
+    worker = session["worker"]
+    return {
+        "decodes": worker["decodes"],
+        "redos": worker["redos"],
+        "rejected": sum(worker["rejected"].values()),
+        "lost_frames": session["lost_frames"],
+    }
+
+
+def speech_ends_ms(samples: numpy.ndarray) -> list[int]:
+    """Return where speech ends in a recording, by the VAD over all of it.
+
+    Args:
+        samples: 16-bit samples at 16 kHz.
+    """
+    mono = samples.astype(numpy.float32) / 32768
     vad = Vad()
     count = len(mono) // FRAME_SAMPLES
     voiced = [

@@ -43,6 +43,7 @@ class Worker:
             "threads": 2,
             "language": None,
             "beam_size": 5,
+            "early_decode": True,
             "unload_after_s": 300,
             "vad": {name: getattr(rules, name) for name in Rules.__slots__},
         }

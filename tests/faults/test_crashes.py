@@ -18,6 +18,7 @@ import soxr
 
 from ambientd.speech import models
 from ambientd.speech.engine import EngineSettings, create
+from ambientd.speech.recognition import recognise
 from tests import running
 
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
@@ -251,7 +252,7 @@ def test_a_line_is_the_audio_between_its_times(at: running.Place) -> None:
     for line in lines:
         start, end = (line[key] * rate_hz // 1000 for key in ("start_ms", "end_ms"))
         cut = soxr.resample(samples[start:end], rate_hz, 16_000)
-        again = engine.decode(cut, avoid_loops=False).text
+        again = recognise(engine, cut).decode.text
         assert words(again) == words(line["text"])
 
 
@@ -269,16 +270,16 @@ class Base:
     def unload(self): pass
 
 class DiesOnShortTurns(Base):
-    def decode(self, samples, *, avoid_loops):
+    def decode(self, samples, effort):
         if len(samples) < 16000 * 1.6:
             os.kill(os.getpid(), signal.SIGKILL)
-        return Decode("words", "en", -0.1, 0.0, 1.0)
+        return Decode("words", "en", -0.1, 0.0, 1.0, 2, False)
 
 class FailsOnShortTurns(Base):
-    def decode(self, samples, *, avoid_loops):
+    def decode(self, samples, effort):
         if len(samples) < 16000 * 1.6:
             raise RuntimeError("out of memory")
-        return Decode("words", "en", -0.1, 0.0, 1.0)
+        return Decode("words", "en", -0.1, 0.0, 1.0, 2, False)
 
 class NeverLoads(Base):
     def load(self):

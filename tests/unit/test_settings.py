@@ -22,7 +22,7 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None
     environ = {"AMBIENT_SPEECH_THREADS": "4"}
     flags = {"speech.threads": "5"}
     for values, expected, source in (
-        (load(tmp_path), 2, "default"),
+        (load(tmp_path), 1, "default"),
         (load(tmp_path, text), 3, "file"),
         (load(tmp_path, text, environ), 4, "environment"),
         (load(tmp_path, text, environ, flags), 5, "flag"),

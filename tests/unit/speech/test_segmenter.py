@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from ambientd.speech.segmenter import FRAME_MS, Rules, Segmenter, Turn
 
 RULES = Rules(
-    min_speech_ms=96, end_silence_ms=128, pad_before_ms=96, pad_after_ms=64, max_turn_ms=1600
+    on=0.5,
+    off=0.35,
+    min_speech_ms=96,
+    end_silence_ms=128,
+    pad_before_ms=96,
+    pad_after_ms=64,
+    max_turn_ms=1600,
 )
 
 
@@ -105,7 +111,13 @@ def test_a_cut_in_the_closing_silence_ends_the_speech() -> None:
 
 
 SHORT = Rules(
-    min_speech_ms=64, end_silence_ms=64, pad_before_ms=96, pad_after_ms=32, max_turn_ms=192
+    on=0.5,
+    off=0.35,
+    min_speech_ms=64,
+    end_silence_ms=64,
+    pad_before_ms=96,
+    pad_after_ms=32,
+    max_turn_ms=192,
 )
 
 

@@ -93,9 +93,10 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path)
 
 
+COST = {"decodes": 1, "decode_ms": 200}
 READY = {"event": "ready", "track": "room"}
 DECODING = {"event": "decoding", **TURN}
-PUBLISHED = {"event": "turn", **TURN, **TEXT}
+PUBLISHED = {"event": "turn", **TURN, **TEXT, **COST}
 DRAINED = {"event": "drained", "track": "room"}
 
 
@@ -110,7 +111,7 @@ async def test_a_worker_is_told_everything_and_its_turns_are_published(stage: St
 
 
 async def test_a_new_worker_goes_on_behind_what_is_published(stage: Stage) -> None:
-    later = {"event": "turn", "track": "room", "start_ms": 2000, "end_ms": 2900, **TEXT}
+    later = {"event": "turn", "track": "room", "start_ms": 2000, "end_ms": 2900, **TEXT, **COST}
     await stage.run([READY, DECODING, PUBLISHED, "die"], [READY, later, DRAINED])
     assert stage.happened == [("turn", (500, 2000)), ("turn", (2000, 2900))]
     assert stage.orders(1)[1]["from_ms"] == 2000
