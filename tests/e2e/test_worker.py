@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import soxr
 
 from ambientd.speech import models
 from ambientd.speech.segmenter import Rules
+from tests import running
 
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
 
@@ -138,6 +140,83 @@ def test_turns_arrive_while_the_spool_grows_and_positions_only_go_forward(
         assert any(
             one["event"] == "progress" and one["position_ms"] >= turn["end_ms"] for one in after
         )
+
+
+def feed(worker: Worker, start_ms: int, end_ms: int, until: Callable[[], bool]) -> int:
+    """Let audio arrive frame by frame, slower than it can be decoded, until something is so."""
+    for position_ms in range(start_ms, end_ms, 32):
+        worker.order("frames", track="room", frames=position_ms * 16)
+        with contextlib.suppress(TimeoutError):
+            running.wait_until(until, 0.5)
+            return position_ms
+    raise AssertionError("it did not come about")
+
+
+def test_a_turn_is_decoded_while_its_closing_silence_runs(worker: Worker, spool: Path) -> None:
+    worker.order("track", track="room", spool=str(spool), from_ms=0)
+    worker.order("frames", track="room", frames=16 * 1000)
+    worker.wait_for(event="model", state="loaded")
+    # The first sentence ends at 1323 ms, and the next begins at 1923.
+    worker.order("frames", track="room", frames=16 * 1550)
+    reached_ms = feed(worker, 1582, 1900, lambda: bool(worker.all("idle")))
+    assert worker.all("turn") == [], "the silence is not long enough yet"
+    feed(worker, reached_ms, 1920, lambda: bool(worker.all("turn")))
+    (turn,) = worker.all("turn")
+    assert words([turn]) == "good morning"
+    assert (turn["decodes"], worker.all("idle")[0]["decodes"]) == (0, 1)
+
+
+def test_a_draft_of_a_turn_that_goes_on_is_dropped(
+    worker: Worker, speech: numpy.ndarray, tmp_path: Path
+) -> None:
+    # Some of the silence is cut out, so that the second sentence follows before the turn ends.
+    first, second = speech[: 1700 * 16], speech[1923 * 16 : 4364 * 16]
+    path = tmp_path / "room.live.pcm"
+    path.write_bytes(numpy.concatenate([first, second]).tobytes())
+    length_ms = (len(first) + len(second)) // 16
+    worker.order("track", track="room", spool=str(path), from_ms=0)
+    worker.order("frames", track="room", frames=16 * 1000)
+    worker.wait_for(event="model", state="loaded")
+    worker.order("frames", track="room", frames=16 * 1550)
+    feed(worker, 1582, 1740, lambda: bool(worker.all("idle")))
+    worker.order("frames", track="room", frames=length_ms * 16)
+    worker.order("finish", track="room")
+    worker.wait_for(event="drained")
+    assert words(worker.all("turn")) == "good morning did the build finish last night"
+    assert sum(turn["decodes"] for turn in worker.all("turn")) >= 1
+
+
+def test_without_early_decode_there_is_one_decode_a_turn(spool: Path) -> None:
+    worker = Worker(early_decode=False)
+    try:
+        worker.order("track", track="room", spool=str(spool), from_ms=0)
+        worker.order("frames", track="room", frames=16 * 1000)
+        worker.wait_for(event="model", state="loaded")
+        worker.order("frames", track="room", frames=16 * 1550)
+        feed(worker, 1582, 1920, lambda: bool(worker.all("turn")))
+        assert worker.all("idle") == []
+        assert worker.all("turn")[0]["decodes"] == 1
+    finally:
+        worker.end()
+
+
+def test_partial_text_comes_only_while_it_is_asked_for_and_what_stands_is_its_beginning(
+    worker: Worker, spool: Path
+) -> None:
+    worker.order("track", track="room", spool=str(spool), from_ms=0)
+    worker.order("frames", track="room", frames=16 * 5500)
+    worker.wait_for(event="model", state="loaded")
+    assert worker.all("partial") == []
+    worker.order("partials", seconds=30)
+    feed(worker, 5500, 7700, lambda: len(worker.all("partial")) >= 2)
+    for partial in worker.all("partial"):
+        assert partial["text"].startswith(partial["stable"])
+        assert words([partial]).startswith("yes")
+    worker.order("partials", seconds=0)
+    count = len(worker.all("partial"))
+    worker.order("frames", track="room", frames=16 * 15_000)
+    running.wait_until(lambda: len(worker.all("turn")) >= 5)
+    assert len(worker.all("partial")) <= count + 1, "one may have been under way"
 
 
 def test_work_goes_on_where_it_is_told_and_no_turn_starts_before(
