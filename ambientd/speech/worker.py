@@ -58,11 +58,14 @@ class Job(NamedTuple):
 
 
 class Worker:
-    """The child's state, shared by its threads under one condition."""
+    """The child's state, shared by its threads under one lock."""
 
     def __init__(self, pipe: ParentPipe) -> None:
         self._pipe = pipe
-        self._changed = threading.Condition()
+        # Audio comes twenty times a second: only the thread that it is for is woken.
+        lock = threading.Lock()
+        self._audio_came = threading.Condition(lock)
+        self._work_came = threading.Condition(lock)
         self._engine: engine.Engine | None = None
         self._rules = Rules()
         self._unload_after_s = 0.0
@@ -84,9 +87,9 @@ class Worker:
         """Obey orders until the daemon is gone, then end the process, even during a decode."""
         try:
             for order in self._pipe.orders():
-                with self._changed:
+                with self._audio_came:
                     self._take(order)
-                    self._changed.notify_all()
+                    self._audio_came.notify()
         except Exception as error:  # noqa: BLE001 - a thread's end must be the process's
             self.fail(error)
         os._exit(self._exit_code)
@@ -95,10 +98,10 @@ class Worker:
         """Run the voice detector over whatever audio there is; never returns."""
         try:
             while True:
-                with self._changed:
+                with self._audio_came:
                     # What was heard last is reported late, so that reports are few, not never.
                     patience_s = PROGRESS_EVERY_S if self._unreported else None
-                    self._changed.wait_for(lambda: self._next_to_hear() is not None, patience_s)
+                    self._audio_came.wait_for(lambda: self._next_to_hear() is not None, patience_s)
                     track = self._next_to_hear()
                     if track is None:
                         for heard in list(self._unreported.values()):
@@ -111,8 +114,8 @@ class Worker:
     def decode(self) -> None:
         """Decode turns in the order in which they ended; never returns."""
         while True:
-            with self._changed:
-                self._changed.wait_for(self._next_job, timeout=self._patience_s())
+            with self._work_came:
+                self._work_came.wait_for(self._next_job, timeout=self._patience_s())
                 job = self._next_job()
                 if job is not None and job.kind is Kind.TURN:
                     self._waiting.remove((job.turn.end_ms, job.track, job.turn))
@@ -172,14 +175,15 @@ class Worker:
 
     def _hear(self, track: Listener) -> None:
         turns = track.advance()
-        with self._changed:
+        with self._work_came:
             # Together, so that nobody sees a position without the turns that lie before it.
             self._heard[track.name] = (track.settled_ms, track.is_through)
             for turn in turns:
                 self._waiting.append((turn.end_ms, track.name, turn))
             if turns or track.in_speech:
                 self._last_speech_s = time.monotonic()
-                self._changed.notify_all()
+                if self._next_job() is not None:
+                    self._work_came.notify()
             self._report(track, at_once=bool(turns))
 
     def _report(self, track: Listener, *, at_once: bool) -> None:
@@ -280,7 +284,7 @@ class Worker:
             )
         else:
             self._pipe.send("rejected", **_where(job), **cost, reason=made.verdict.value)
-        with self._changed:
+        with self._work_came:
             self._in_hand = None
             self._report(self._tracks[job.track], at_once=True)
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from tests.bench import accuracy, flood, live, reading, sets, start
+from tests.bench import accuracy, flood, live, peers, reading, sets, start
 
 
 def main() -> None:
@@ -15,17 +15,25 @@ def main() -> None:
     benches = parser.add_subparsers(required=True, metavar="NAME")
     live_parser = benches.add_parser("live", help="delay, processor and memory of live text")
     live_parser.add_argument("--no-early-decode", action="store_true", help="one decode a turn")
+    live_parser.add_argument(
+        "--poll-ms", type=int, default=50, help="how often the text is asked for (50)"
+    )
     live_parser.set_defaults(
         run=lambda chosen: live.run(
-            chosen.sets, {"AMBIENT_SPEECH_EARLY_DECODE": "off"} if chosen.no_early_decode else {}
+            chosen.sets,
+            {"AMBIENT_SPEECH_EARLY_DECODE": "off"} if chosen.no_early_decode else {},
+            chosen.poll_ms / 1000,
         )
     )
+    peers_parser = benches.add_parser("peers", help="beside WhisperLive, in one run")
+    peers_parser.add_argument("python", help="of a virtual environment with whisper-live")
+    peers_parser.set_defaults(run=lambda chosen: peers.run(chosen.python, chosen.sets))
     accuracy_parser = benches.add_parser("accuracy", help="word error rates offline, three ways")
     accuracy_parser.set_defaults(run=lambda chosen: accuracy.run(chosen.sets))
     quality_parser = benches.add_parser("quality", help="fail if a set got worse than it was")
     quality_parser.add_argument("--update", action="store_true", help="make this the baseline")
     quality_parser.set_defaults(run=quality)
-    for one in (live_parser, accuracy_parser, quality_parser):
+    for one in (live_parser, peers_parser, accuracy_parser, quality_parser):
         one.add_argument("sets", nargs="*", default=list(sets.SETS), help="which; all else")
     start_parser = benches.add_parser("start", help="ambient mcp from exec to its first answer")
     start_parser.set_defaults(run=lambda chosen: start.run())

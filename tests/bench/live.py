@@ -17,7 +17,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import soundfile
@@ -30,70 +30,101 @@ from tests.bench.percentiles import percentile
 from tests.bench.scoring import Errors, errors, words
 
 POLL_S = 0.05
-LOOK_EVERY = 20
+LOOK_EVERY_S = 1.0
 VOICED = 0.5
 
 
-def run(names: list[str], variables: dict[str, str]) -> list[dict[str, Any]]:
+def run(
+    names: list[str], variables: dict[str, str], poll_s: float = POLL_S
+) -> list[dict[str, Any]]:
     """Return a row of figures for each set that is there.
 
     Args:
         names: the sets.
         variables: settings for the daemon, as environment variables.
+        poll_s: how often it is read: part of the delay, and part of the daemon's processor time.
     """
     rows = []
     for name in names:
         recordings = sets.load(name)
         if recordings:
-            rows.append(_measure(name, recordings, variables))
+            rows.append(_measure(name, recordings, variables, poll_s))
     return rows
 
 
-def _measure(
-    name: str, recordings: list[sets.Recording], variables: dict[str, str]
-) -> dict[str, Any]:
-    samples, spans = sets.join(recordings)
-    ends_ms = speech_ends_ms(samples)
-    seconds = len(samples) / sets.RATE_HZ
-    lines: list[dict[str, Any]] = []
-    delays: list[float] = []
+class Played(NamedTuple):
+    """What came of a talk.
+
+    Attributes:
+        lines: the published lines.
+        arrivals: when each line was read, in seconds of the talk, and the line.
+        usage: processor time and peak memory by process.
+        worker: what the worker did.
+        daemon_mb: the daemon's memory before and after.
+    """
+
+    lines: list[dict[str, Any]]
+    arrivals: list[tuple[float, dict[str, Any]]]
+    usage: dict[str, dict[str, float]]
+    worker: dict[str, Any]
+    daemon_mb: tuple[float, float]
+
+
+def play(samples: numpy.ndarray, variables: dict[str, str], poll_s: float = POLL_S) -> Played:
+    """Play a talk as the microphone and read it until it is done.
+
+    Args:
+        samples: 16-bit samples at 16 kHz.
+        variables: settings for the daemon, as environment variables.
+    """
+    arrivals: list[tuple[float, dict[str, Any]]] = []
     usage: dict[str, dict[str, float]] = {}
     worker: dict[str, Any] = {}
     with running.place(variables) as at:
         talk = at.folder / "talk.wav"
         soundfile.write(talk, samples, sets.RATE_HZ)
         with running.daemon(at, "--source", str(talk)) as daemon:
-            idle_mb = resident_mb(daemon.process.pid)
+            before_mb = resident_mb(daemon.process.pid)
             with running.client(at) as client:
                 session = at.ctl("record").stdout.strip()
                 meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
                 origin_s = datetime.datetime.fromisoformat(meta["started_at"]).timestamp()
-                since, state, looks = 0, "live", 0
+                since, state, looked_s = 0, "live", 0.0
                 while state != "done":
                     answer = client.tool("transcript", session=session, since=since)
-                    now_s = time.time()
-                    for line in answer["lines"]:
-                        spoken = [
-                            one for one in ends_ms if line["start_ms"] < one <= line["end_ms"]
-                        ]
-                        if spoken:
-                            delays.append(now_s - origin_s - spoken[-1] / 1000)
-                    lines += answer["lines"]
+                    at_s = time.time() - origin_s
+                    arrivals += [(at_s, line) for line in answer["lines"]]
                     since, state = answer["next"], answer["state"]
                     usage = _usage(daemon.process.pid) or usage
-                    looks += 1
-                    if looks % LOOK_EVERY == 0 or state == "transcribing":
+                    if at_s - looked_s >= LOOK_EVERY_S or state == "transcribing":
+                        looked_s = at_s
                         worker = _worker(at) or worker
-                    time.sleep(POLL_S)
+                    time.sleep(poll_s)
             after_mb = resident_mb(daemon.process.pid)
-    row: dict[str, Any] = {"set": name, "audio_s": round(seconds, 1), "turns": len(lines)}
-    row |= _score(recordings, spans, lines) | _percentiles(delays)
-    for process, used in usage.items():
+    lines = [line for _, line in arrivals]
+    return Played(lines, arrivals, usage, worker, (before_mb, after_mb))
+
+
+def _measure(
+    name: str, recordings: list[sets.Recording], variables: dict[str, str], poll_s: float
+) -> dict[str, Any]:
+    samples, spans = sets.join(recordings)
+    ends_ms = speech_ends_ms(samples)
+    seconds = len(samples) / sets.RATE_HZ
+    played = play(samples, variables, poll_s)
+    delays = []
+    for at_s, line in played.arrivals:
+        spoken = [one for one in ends_ms if line["start_ms"] < one <= line["end_ms"]]
+        if spoken:
+            delays.append(at_s - spoken[-1] / 1000)
+    row: dict[str, Any] = {"set": name, "audio_s": round(seconds, 1), "turns": len(played.lines)}
+    row |= _score(recordings, spans, played.lines) | _percentiles(delays)
+    for process, used in played.usage.items():
         row[f"{process}_cpu_per_s"] = round(used["cpu_s"] / seconds, 3)
         row[f"{process}_mb"] = round(used["mb"], 1)
-    row["cpu_per_s"] = round(sum(used["cpu_s"] for used in usage.values()) / seconds, 3)
-    row["daemon_idle_mb"], row["daemon_after_mb"] = round(idle_mb, 1), round(after_mb, 1)
-    return row | worker
+    row["cpu_per_s"] = round(sum(used["cpu_s"] for used in played.usage.values()) / seconds, 3)
+    row["daemon_before_mb"], row["daemon_after_mb"] = (round(mb, 1) for mb in played.daemon_mb)
+    return row | played.worker
 
 
 def _score(
@@ -101,8 +132,8 @@ def _score(
 ) -> dict[str, Any]:
     """Return the error rate over what was said, and how many words came where nothing was said."""
     total, invented, silent = Errors(0, 0), 0, 0
-    for recording, (start_ms, end_ms) in zip(recordings, spans, strict=True):
-        heard = " ".join(line["text"] for line in lines if start_ms <= _middle_ms(line) < end_ms)
+    for recording, span in zip(recordings, spans, strict=True):
+        heard = text_within(lines, span)
         if recording.text == "":
             silent += 1
             invented += len(words(heard))
@@ -113,8 +144,13 @@ def _score(
     return row | ({"invented": invented} if silent else {})
 
 
-def _middle_ms(line: dict[str, Any]) -> int:
-    return int(line["start_ms"] + line["end_ms"]) // 2
+def text_within(lines: list[dict[str, Any]], span: tuple[int, int]) -> str:
+    """Return the text of the lines whose middle lies within a span, in milliseconds."""
+    return " ".join(
+        line["text"]
+        for line in lines
+        if span[0] <= (line["start_ms"] + line["end_ms"]) // 2 < span[1]
+    )
 
 
 def _worker(at: running.Place) -> dict[str, Any]:
@@ -138,18 +174,26 @@ def speech_ends_ms(samples: numpy.ndarray) -> list[int]:
     Args:
         samples: 16-bit samples at 16 kHz.
     """
+    voiced = _voiced(samples)
+    following = [*voiced[1:], False]
+    pairs = enumerate(zip(voiced, following, strict=True))
+    return [(index + 1) * FRAME_MS for index, (now, then) in pairs if now and not then]
+
+
+def speech_starts_ms(samples: numpy.ndarray) -> list[int]:
+    """Return where speech starts, by the same rule."""
+    voiced = _voiced(samples)
+    before = [False, *voiced[:-1]]
+    pairs = enumerate(zip(before, voiced, strict=True))
+    return [index * FRAME_MS for index, (then, now) in pairs if now and not then]
+
+
+def _voiced(samples: numpy.ndarray) -> list[bool]:
     mono = samples.astype(numpy.float32) / 32768
     vad = Vad()
     count = len(mono) // FRAME_SAMPLES
-    voiced = [
-        vad.probability(frame) >= VOICED
-        for frame in mono[: count * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
-    ]
-    return [
-        (index + 1) * FRAME_MS
-        for index, now in enumerate(voiced)
-        if now and not any(voiced[index + 1 : index + 2])
-    ]
+    frames = mono[: count * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
+    return [vad.probability(frame) >= VOICED for frame in frames]
 
 
 def _percentiles(delays: list[float]) -> dict[str, Any]:

@@ -358,3 +358,44 @@ def test_what_can_never_work_is_a_fault(spool: Path, settings: dict[str, str], c
         pass  # it had ended before
     assert worker.wait_for(event="fault")["code"] == code
     assert worker.end() == 1
+
+
+def heard(worker: Worker, samples: numpy.ndarray, path: Path) -> str:
+    """Return what a worker publishes of a whole recording."""
+    path.write_bytes(samples.astype(numpy.int16).tobytes())
+    worker.order("track", track="room", spool=str(path), from_ms=0)
+    worker.order("frames", track="room", frames=len(samples))
+    worker.order("finish", track="room")
+    worker.wait_for(event="drained")
+    return words(worker.all("turn"))
+
+
+def silence(seconds: float) -> numpy.ndarray:
+    return numpy.zeros(int(seconds * 16_000), dtype=numpy.int16)
+
+
+def test_one_syllable_between_silences_survives(
+    worker: Worker, speech: numpy.ndarray, tmp_path: Path
+) -> None:
+    # "Yes" of "Yes, it passed".
+    yes = speech[16 * 4300 : 16 * 4830]
+    samples = numpy.concatenate([silence(2), yes, silence(2)])
+    assert heard(worker, samples, tmp_path / "room.live.pcm") == "yes"
+
+
+def test_the_first_syllable_at_the_very_start_and_the_last_word_at_the_very_end_survive(
+    worker: Worker, speech: numpy.ndarray, tmp_path: Path
+) -> None:
+    first, last = speech[16 * 600 : 16 * 1923], speech[16 * 25_700 : 16 * 27_500]
+    samples = numpy.concatenate([first, last])
+    text = heard(worker, samples, tmp_path / "room.live.pcm")
+    assert text == "good morning please tell me when it works"
+
+
+def test_quiet_speech_survives(worker: Worker, speech: numpy.ndarray, tmp_path: Path) -> None:
+    """At -45 dBFS, as across a large room."""
+    level = numpy.sqrt(numpy.mean(speech.astype(float) ** 2)) / 32768
+    quiet = numpy.round(speech * (10 ** (-45 / 20) / level))
+    text = heard(worker, quiet, tmp_path / "room.live.pcm")
+    assert text.startswith("good morning did the build finish last night yes it passed")
+    assert text.endswith("thank you please tell me when it works")
