@@ -64,11 +64,6 @@ class Listener:
         return self._segmenter.settled_ms
 
     @property
-    def in_speech(self) -> bool:
-        """Whether somebody is speaking now."""
-        return self._segmenter.in_speech
-
-    @property
     def open_turn(self) -> Turn | None:
         """The turn that is open as far as it was heard; None while nobody speaks."""
         return self._segmenter.open_turn

@@ -92,11 +92,6 @@ class Segmenter:
         return self._position_ms if self._speech is None else self._speech.voiced_ms
 
     @property
-    def in_speech(self) -> bool:
-        """Whether a turn is open."""
-        return self._speech is not None
-
-    @property
     def open_turn(self) -> Turn | None:
         """The turn that is open as far as it was heard; None while nobody speaks."""
         speech = self._speech

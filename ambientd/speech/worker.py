@@ -57,6 +57,15 @@ class Job(NamedTuple):
     turn: Turn = Turn(0, 0)
 
 
+class Heard(NamedTuple):
+    """What is known of a track at one moment; the listener itself goes on meanwhile."""
+
+    settled_ms: int = 0
+    is_through: bool = False
+    open_turn: Turn | None = None
+    closing: tuple[Turn, int] | None = None
+
+
 class Worker:
     """The child's state, shared by its threads under one lock."""
 
@@ -76,7 +85,7 @@ class Worker:
         self._last_speech_s = time.monotonic()
         self._last_progress_s: dict[str, float] = {}
         self._unreported: dict[str, Listener] = {}
-        self._heard: dict[str, tuple[int, bool]] = {}
+        self._heard: dict[str, Heard] = {}
         self._early_decode = True
         self._drafts = Drafts(self._rules.end_silence_ms)
         self._partials: dict[str, Partials] = {}
@@ -177,10 +186,12 @@ class Worker:
         turns = track.advance()
         with self._work_came:
             # Together, so that nobody sees a position without the turns that lie before it.
-            self._heard[track.name] = (track.settled_ms, track.is_through)
+            self._heard[track.name] = Heard(
+                track.settled_ms, track.is_through, track.open_turn, track.closing
+            )
             for turn in turns:
                 self._waiting.append((turn.end_ms, track.name, turn))
-            if turns or track.in_speech:
+            if turns or track.open_turn is not None:
                 self._last_speech_s = time.monotonic()
                 if self._next_job() is not None:
                     self._work_came.notify()
@@ -189,19 +200,21 @@ class Worker:
     def _report(self, track: Listener, *, at_once: bool) -> None:
         """Say how far a track is; under the condition's lock, so that reports stay in order."""
         now_s = time.monotonic()
-        settled_ms, is_through = self._heard.get(track.name, (0, False))
-        is_drained = is_through and not self._owed(track.name)
+        heard = self._heard.get(track.name, Heard())
+        is_drained = heard.is_through and not self._owed(track.name)
         due = now_s - self._last_progress_s.get(track.name, 0.0) >= PROGRESS_EVERY_S
         if at_once or due or is_drained:
             self._last_progress_s[track.name] = now_s
             self._unreported.pop(track.name, None)
             # Never back: a turn's padding reaches into silence that was reported before.
-            track.reported_ms = max(track.reported_ms, min([settled_ms, *self._owed(track.name)]))
+            track.reported_ms = max(
+                track.reported_ms, min([heard.settled_ms, *self._owed(track.name)])
+            )
             self._pipe.send(
                 "progress",
                 track=track.name,
                 position_ms=track.reported_ms,
-                speech=track.in_speech,
+                speech=heard.open_turn is not None,
             )
         else:
             self._unreported[track.name] = track
@@ -218,7 +231,7 @@ class Worker:
 
     def _wants_model(self) -> bool:
         return not self._loaded and (
-            bool(self._waiting) or any(track.in_speech for track in self._tracks.values())
+            bool(self._waiting) or any(one.open_turn is not None for one in self._heard.values())
         )
 
     def _next_job(self) -> Job | None:
@@ -230,15 +243,15 @@ class Worker:
             return Job(Kind.TURN, name, turn)
         if not self._loaded:
             return None
-        for name, track in self._tracks.items():
-            closing = track.closing if self._early_decode else None
+        for name, heard in self._heard.items():
+            closing = heard.closing if self._early_decode else None
             if closing is not None and self._drafts.is_due(name, closing):
                 return Job(Kind.DRAFT, name, closing[0])
         if time.monotonic() < self._partials_end_s:
-            for name, track in self._tracks.items():
-                turn_so_far = track.open_turn
-                if turn_so_far is not None and self._partials_of(name).is_due(turn_so_far):
-                    return Job(Kind.PARTIAL, name, turn_so_far)
+            for name, heard in self._heard.items():
+                so_far = heard.open_turn
+                if so_far is not None and self._partials_of(name).is_due(so_far):
+                    return Job(Kind.PARTIAL, name, so_far)
         return None
 
     def _partials_of(self, track: str) -> Partials:

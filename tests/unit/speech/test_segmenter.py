@@ -129,7 +129,7 @@ def test_every_short_talk_gives_turns_that_keep_the_rules(length: int, filled_up
         pattern = "".join(signs)
         segmenter = Segmenter(SHORT, start_ms)
         turns = [turn for value in voice(pattern) if (turn := segmenter.push(value)) is not None]
-        assert not (pattern.endswith("..") and segmenter.in_speech), pattern
+        assert not (pattern.endswith("..") and segmenter.open_turn), pattern
         end_ms = start_ms + max(0, length * FRAME_MS - filled_up_ms)
         last = segmenter.finish(end_ms)
         turns += [last] if last is not None else []
@@ -199,3 +199,25 @@ def test_what_is_settled_never_goes_back_and_never_passes_a_turn_to_come(
         assert segmenter.settled_ms >= settled_ms
         settled_ms = segmenter.settled_ms
     assert settled_ms <= segmenter.position_ms
+
+
+@given(talks())
+def test_a_turn_that_silence_ends_was_foretold_exactly(talk: list[float]) -> None:
+    segmenter = Segmenter(RULES)
+    foretold: tuple[Turn, int] | None = None
+    for probability in talk:
+        turn = segmenter.push(probability)
+        if turn is not None and segmenter.open_turn is None:
+            assert foretold is None or foretold[0] == turn
+        foretold = segmenter.closing()
+        if foretold is not None:
+            closing, silence_ms = foretold
+            assert closing.end_ms <= segmenter.position_ms, "all of it was heard"
+            assert RULES.pad_after_ms <= silence_ms < RULES.end_silence_ms
+
+
+def test_a_silence_is_foretold_from_the_padding_on() -> None:
+    segmenter = Segmenter(RULES)
+    said = [segmenter.push(value) or segmenter.closing() for value in voice("####....")]
+    # Two frames of padding, four of silence.
+    assert said == [None] * 5 + [(Turn(0, 192), 64), (Turn(0, 192), 96), Turn(0, 192)]
