@@ -28,6 +28,8 @@ class Threads:
 
     def __init__(self, most: int) -> None:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="disk")
+        self._most = most
+        self._given_up: set[Future[Any]] = set()
 
     async def run(
         self,
@@ -39,8 +41,12 @@ class Threads:
         """Run a blocking call in a thread and return its value.
 
         Raises:
-            TimeoutError: it did not end in time, or there was no thread for it in time.
+            TimeoutError: it did not end in time, or there was no thread for it in time; at once
+                when every thread hangs.
         """
+        if len(self._given_up) >= self._most:
+            # Nothing would take it up, and what waits here is kept in memory.
+            raise TimeoutError
         future = self._pool.submit(call, *args, **kwargs)
         try:
             with anyio.fail_after(deadline_s):
@@ -48,8 +54,9 @@ class Threads:
         finally:
             # Of no use to a call that runs; then it is known as one that may hang.
             if not future.done() and not future.cancel():
-                _given_up.add(future)
-                future.add_done_callback(_given_up.discard)
+                for given_up in (self._given_up, _given_up):
+                    given_up.add(future)
+                    future.add_done_callback(given_up.discard)
 
 
 def hanging() -> bool:

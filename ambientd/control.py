@@ -121,13 +121,13 @@ class Control:
         daemon = self._daemon
         now_s = anyio.current_time()
         open_now = daemon.listening
-        session = _session(open_now, now_s) if open_now else None
-        if partials and session is not None and open_now is not None and open_now.transcriber:
-            open_now.transcriber.want_partials()
-            session["partials"] = dict(open_now.transcriber.partials)
         disk: dict[str, int | None] = {"used_bytes": None, "free_bytes": None}
         with contextlib.suppress(TimeoutError):
             disk = await self._looking.run(DISK_TIMEOUT_S, usage.disk, daemon.root)
+        session = _session(open_now, now_s) if open_now else None
+        if partials and session is not None and open_now is not None:
+            transcriber = open_now.transcriber
+            session["partials"] = {} if transcriber is None else transcriber.partials()
         return {
             "version": __version__,
             "pid": os.getpid(),

@@ -18,7 +18,8 @@ WEIGHT = 0.3
 """Of the newest decode in what the next is expected to take."""
 
 STARVED_RATIO = 1.5
-"""A decode that took so many times its processor time was kept waiting: no core is idle."""
+"""A decode that took so many times its processor time was kept waiting by others. Work of the same
+niceness on every core is not seen by this, and then a draft takes its share."""
 
 
 class Draft(NamedTuple):
@@ -36,23 +37,22 @@ class Draft(NamedTuple):
     made: Recognition
     decode_ms: int
 
-    def is_of(self, track: str, turn: Turn) -> bool:
-        """Tell whether it is of exactly this turn."""
-        return (self.track, self.turn) == (track, turn)
-
 
 class Drafts:
-    """Decides when to begin a draft, and keeps the last one.
+    """Decides when to begin a draft, and keeps the last one of each track.
 
     Args:
         end_silence_ms: the silence that ends a turn.
+
+    Attributes:
+        is_starved: the last decode did not have the processor it wanted.
     """
 
     def __init__(self, end_silence_ms: int) -> None:
         self._end_silence_ms = end_silence_ms
         self._expected_ms = FIRST_GUESS_MS
-        self._is_starved = False
-        self._draft: Draft | None = None
+        self.is_starved = False
+        self._drafts: dict[str, Draft] = {}
 
     def is_due(self, track: str, closing: tuple[Turn, int] | None) -> bool:
         """Tell whether to begin a draft of a turn now.
@@ -61,23 +61,24 @@ class Drafts:
             track: its track's name.
             closing: the turn and the length of its silence so far, as ``Segmenter.closing`` has it.
         """
-        if closing is None or self._is_starved:
+        if closing is None or self.is_starved:
             return False
         turn, silence_ms = closing
-        if self._draft is not None and self._draft.is_of(track, turn):
+        draft = self._drafts.get(track)
+        if draft is not None and draft.turn == turn:
             return False
         return silence_ms >= self._end_silence_ms - self._expected_ms
 
     def keep(self, draft: Draft) -> None:
-        """Remember a draft; the one before it is of no use any more."""
-        self._draft = draft
+        """Remember a draft; the one before it on its track is of no use any more."""
+        self._drafts[draft.track] = draft
 
     def take(self, track: str, turn: Turn) -> Draft | None:
         """Return the draft of a turn that has ended, if it is the one that was kept."""
-        draft, self._draft = self._draft, None
-        return draft if draft is not None and draft.is_of(track, turn) else None
+        draft = self._drafts.pop(track, None)
+        return draft if draft is not None and draft.turn == turn else None
 
     def learn(self, wall_ms: float, processor_ms: float) -> None:
         """Take the measures of a decode, draft or not."""
         self._expected_ms += WEIGHT * (wall_ms - self._expected_ms)
-        self._is_starved = wall_ms > STARVED_RATIO * processor_ms
+        self.is_starved = wall_ms > STARVED_RATIO * processor_ms

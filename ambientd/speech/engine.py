@@ -51,7 +51,6 @@ class Decode:
         language: two-letter code.
         mean_logprob: mean log-probability of the tokens; 0 is certain.
         no_speech: probability that nobody spoke, 0..1.
-        compression: how many times smaller the text gets by compression; a loop compresses well.
         tokens: how many tokens the text has.
         is_fitted: it was made over less than the whole window.
     """
@@ -60,7 +59,6 @@ class Decode:
     language: str
     mean_logprob: float
     no_speech: float
-    compression: float
     tokens: int
     is_fitted: bool
 

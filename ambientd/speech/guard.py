@@ -6,12 +6,16 @@ window is never rejected, only doubted: its measures are shifted, those over the
 
 from __future__ import annotations
 
+import zlib
 from enum import Enum
 
 from ambientd.speech.engine import Decode, Effort
 
 LOOP_COMPRESSION = 2.4
-"""The limit of the reference implementation of Whisper."""
+"""The limit of the reference implementation of Whisper; see ``compression``."""
+
+REPEATS = 3
+LONGEST_PHRASE = 8
 
 MAX_NO_SPEECH = 0.5
 MIN_MEAN_LOGPROB = -1.0
@@ -54,15 +58,37 @@ def judge(decode: Decode, effort: Effort, duration_s: float) -> Verdict:
         return Verdict.EMPTY
     if decode.no_speech > MAX_NO_SPEECH or decode.mean_logprob < MIN_MEAN_LOGPROB:
         return Verdict.NO_SPEECH
-    if decode.compression > LOOP_COMPRESSION:
+    if compression(decode.text) > LOOP_COMPRESSION:
         return Verdict.LOOP if effort is Effort.LOOPLESS else Verdict.REDO_LOOPLESS
     return Verdict.ACCEPT
+
+
+def compression(text: str) -> float:
+    """Return how many times smaller a text gets by compression; a loop compresses well.
+
+    Each sign counts as one byte: in UTF-8 the lead bytes of many scripts repeat all by themselves.
+    """
+    numbers = {sign: number % 256 for number, sign in enumerate(dict.fromkeys(text))}
+    data = bytes(numbers[sign] for sign in text)
+    return len(data) / len(zlib.compress(data)) if data else 0.0
+
+
+def repeats(text: str) -> bool:
+    """Tell whether a phrase of two words or more comes three times in a row."""
+    said = text.lower().split()
+    for length in range(2, LONGEST_PHRASE + 1):
+        for start in range(len(said) - REPEATS * length + 1):
+            phrase = said[start : start + length]
+            if said[start : start + REPEATS * length] == phrase * REPEATS:
+                return True
+    return False
 
 
 def _is_doubtful(decode: Decode, duration_s: float) -> bool:
     return (
         not _has_words(decode)
-        or decode.compression > DOUBTFUL_COMPRESSION
+        or compression(decode.text) > DOUBTFUL_COMPRESSION
+        or repeats(decode.text)
         or decode.mean_logprob < DOUBTFUL_MEAN_LOGPROB
         or decode.no_speech > DOUBTFUL_NO_SPEECH
         or decode.tokens > DOUBTFUL_TOKENS_PER_S * duration_s + DOUBTFUL_TOKENS

@@ -11,7 +11,7 @@ from ambientd.speech.segmenter import Turn
 LEAST_MS = 600
 """Of a turn before its first partial: less is guesswork."""
 
-EVERY_MS = 600
+EVERY_MS = 1000
 """Of new audio before the next."""
 
 BUSY_SHARE = 2.0
@@ -30,7 +30,6 @@ class Partials:
         self.stable = ""
         self.text = ""
         self._start_ms: int | None = None
-        self._end_ms = 0
         self._next_ms = 0
 
     def is_due(self, turn: Turn | None) -> bool:
@@ -39,24 +38,26 @@ class Partials:
             return False
         return turn.start_ms != self._start_ms or turn.end_ms >= self._next_ms
 
-    def take(self, turn: Turn, text: str, took_ms: float) -> None:
+    def take(self, turn: Turn, text: str | None, took_ms: float) -> None:
         """Take what a decode made of an open turn.
 
         Args:
             turn: the turn as far as it was heard.
-            text: its words.
+            text: its words; None if they are in doubt, and then what was shown of this turn stays.
             took_ms: how long that took.
         """
-        before = self.text.split() if turn.start_ms == self._start_ms else []
-        stands = self.stable.split() if turn.start_ms == self._start_ms else []
-        words = text.split()
+        if turn.start_ms != self._start_ms:
+            self._start_ms = turn.start_ms
+            self.stable = self.text = ""
+        self._next_ms = turn.end_ms + max(EVERY_MS, round(BUSY_SHARE * took_ms))
+        if text is None:
+            return
+        before, stands, words = self.text.split(), self.stable.split(), text.split()
         agreed = 0
         while agreed < min(len(before), len(words)) and before[agreed] == words[agreed]:
             agreed += 1
         if agreed > len(stands):
             stands = words[:agreed]
-        self._start_ms = turn.start_ms
-        self._next_ms = turn.end_ms + max(EVERY_MS, round(BUSY_SHARE * took_ms))
         self.stable = " ".join(stands)
         # What stands is shown even if this decode has other words for it.
         self.text = " ".join([*stands, *words[len(stands) :]])

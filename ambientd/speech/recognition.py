@@ -27,12 +27,13 @@ class Recognition:
     decodes: int
 
 
-def recognise(engine: Engine, samples: numpy.ndarray) -> Recognition:
+def recognise(engine: Engine, samples: numpy.ndarray, *, once: bool = False) -> Recognition:
     """Decode a turn until there is a verdict on it: three times at most.
 
     Args:
         engine: an engine with its model loaded.
         samples: the turn, mono float32 in -1..1 at 16 kHz.
+        once: leave it at the first decode, even if that is in doubt.
     """
     duration_s = len(samples) / units.SPOOL_RATE_HZ
     effort = Effort.FITTED
@@ -40,7 +41,7 @@ def recognise(engine: Engine, samples: numpy.ndarray) -> Recognition:
     while True:
         decode = engine.decode(samples, effort)
         verdict = guard.judge(decode, effort, duration_s)
-        if verdict not in guard.NEXT_EFFORT:
+        if once or verdict not in guard.NEXT_EFFORT:
             return Recognition(decode, verdict, decodes)
         effort = guard.NEXT_EFFORT[verdict]
         decodes += 1

@@ -36,8 +36,11 @@ MAX_EARLY_DEATHS = 5
 
 RESTART_PAUSE_S = 1.0
 
-PARTIALS_S = 3.0
+PARTIALS_S = 5.0
 """How long partial text is made after it was last asked for."""
+
+PARTIALS_AGAIN_S = 1.0
+"""A worker is told so no more often than this, however often it is asked for."""
 
 LOADING_S = 300.0
 """A large model from a cold disk takes its time."""
@@ -120,7 +123,6 @@ class Transcriber:
         problem: why the last worker went, or an empty string.
         decodes: how many decodes were made, drafts, partials and redos included.
         redos: how many of them were made because the one before was in doubt.
-        partials: what is being said by track: ``start_ms``, ``end_ms``, ``text`` and ``stable``.
     """
 
     def __init__(
@@ -135,7 +137,9 @@ class Transcriber:
         self.problem = ""
         self.decodes = 0
         self.redos = 0
-        self.partials: dict[str, dict[str, Any]] = {}
+        self._partials: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._is_partial = False
+        self._may_make_partials = True
         self._partials_end_s = 0.0
         self._config = config
         self._publish = publish
@@ -164,13 +168,20 @@ class Transcriber:
         self.tracks[track].finished = True
         self._signal()
 
-    def want_partials(self) -> None:
-        """Say that somebody reads the partial text now; it is made for a few seconds from here."""
+    def partials(self) -> dict[str, dict[str, Any]]:
+        """Return what is being said by track, and have it made for a few seconds from here.
+
+        Returns:
+            For each track where somebody speaks ``start_ms``, ``end_ms``, ``text`` and ``stable``.
+        """
         now_s = anyio.current_time()
-        if now_s > self._partials_end_s:
-            self.partials.clear()  # what was said when somebody last looked
         self._partials_end_s = now_s + PARTIALS_S
         self._signal()
+        return {
+            track: text
+            for track, (made_s, text) in self._partials.items()
+            if now_s - made_s < PARTIALS_S
+        }
 
     async def run(self) -> None:
         """Transcribe until every track is finished and drained.
@@ -184,6 +195,9 @@ class Transcriber:
                 raise self._fault
             self.restarts += 1
             logs.event("worker.lost", level=logging.WARNING, reason=self.problem)
+            if self._is_partial and self._in_hand is not None:
+                # What nobody keeps must not cost what is kept: no more of them, and no turn pays.
+                self._may_make_partials, self._in_hand = False, None
             if self._in_hand is None:
                 self._early_deaths += 1
                 if self._early_deaths >= MAX_EARLY_DEATHS:
@@ -209,6 +223,8 @@ class Transcriber:
     async def _run_worker(self) -> bool:
         """Run one worker to its end; True if everything is drained."""
         self.state, self.model_state, self.problem = "starting", "not loaded", ""
+        self._is_partial = False
+        self._partials.clear()
         try:
             worker = await child.start(WORKER_MODULE)
         except OSError as error:
@@ -249,7 +265,7 @@ class Transcriber:
             changed = self._changed
             for name, track in self.tracks.items():
                 await self._send_news(worker, name, track, sent[name])
-            if self._partials_end_s > told_s:
+            if self._may_make_partials and self._partials_end_s > told_s + PARTIALS_AGAIN_S:
                 told_s = self._partials_end_s
                 await worker.send("partials", seconds=max(0.0, told_s - anyio.current_time()))
             await changed.wait()
@@ -292,21 +308,25 @@ class Transcriber:
         elif kind == "decoding":
             self.state = "decoding"
             self._in_hand_since_s = anyio.current_time()
+            self._is_partial = event["kind"] == "partial"
             self._in_hand = Span(event["track"], event["start_ms"], event["end_ms"])
         elif kind == "idle":
             self._in_hand, self.state = None, "listening"
+            self._last_advance_s = anyio.current_time()
             self._count(event)
         elif kind == "partial":
-            self.partials[event["track"]] = {
-                key: event[key] for key in ("start_ms", "end_ms", "text", "stable")
-            }
+            text = {key: event[key] for key in ("start_ms", "end_ms", "text", "stable")}
+            self._partials[event["track"]] = (anyio.current_time(), text)
         elif kind == "turn":
             self._count(event)
             await self._finish_turn(event)
         elif kind == "rejected":
             self._in_hand, self.state = None, "listening"
             self._count(event)
+            self._partials.pop(event["track"], None)
             self._last_advance_s = anyio.current_time()
+            track = self.tracks[event["track"]]
+            track.resume_ms = max(track.resume_ms, event["end_ms"])
             reason = event["reason"]
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
             logs.event("turn.rejected", track=event["track"], reason=reason)
@@ -323,7 +343,7 @@ class Transcriber:
 
     async def _finish_turn(self, event: dict[str, Any]) -> None:
         self._in_hand, self.state = None, "listening"
-        self.partials.pop(event["track"], None)
+        self._partials.pop(event["track"], None)
         keys = ("track", "start_ms", "end_ms", "text", "confidence", "language")
         # If the disk is slow now, that is not the worker's stall.
         self._is_publishing = True

@@ -98,7 +98,9 @@ class Worker:
             for order in self._pipe.orders():
                 with self._audio_came:
                     self._take(order)
-                    self._audio_came.notify()
+                    # They share a lock.
+                    woken = self._work_came if order["order"] == "partials" else self._audio_came
+                    woken.notify()
         except Exception as error:  # noqa: BLE001 - a thread's end must be the process's
             self.fail(error)
         os._exit(self._exit_code)
@@ -230,9 +232,7 @@ class Worker:
         return starts
 
     def _wants_model(self) -> bool:
-        return not self._loaded and (
-            bool(self._waiting) or any(one.open_turn is not None for one in self._heard.values())
-        )
+        return not self._loaded and (bool(self._waiting) or self._is_speaking())
 
     def _next_job(self) -> Job | None:
         """Return what the engine is to do now; called under the lock."""
@@ -247,9 +247,10 @@ class Worker:
             closing = heard.closing if self._early_decode else None
             if closing is not None and self._drafts.is_due(name, closing):
                 return Job(Kind.DRAFT, name, closing[0])
-        if time.monotonic() < self._partials_end_s:
+        if time.monotonic() < self._partials_end_s and not self._drafts.is_starved:
             for name, heard in self._heard.items():
-                so_far = heard.open_turn
+                # In a closing silence the engine is kept free for the draft.
+                so_far = heard.open_turn if heard.closing is None else None
                 if so_far is not None and self._partials_of(name).is_due(so_far):
                     return Job(Kind.PARTIAL, name, so_far)
         return None
@@ -257,8 +258,11 @@ class Worker:
     def _partials_of(self, track: str) -> Partials:
         return self._partials.setdefault(track, Partials())
 
+    def _is_speaking(self) -> bool:
+        return any(one.open_turn is not None for one in self._heard.values())
+
     def _patience_s(self) -> float | None:
-        if not self._loaded:
+        if not self._loaded or self._is_speaking():
             return None
         return max(0.0, self._last_speech_s + self._unload_after_s - time.monotonic())
 
@@ -272,7 +276,10 @@ class Worker:
         self._pipe.send("model", state="loaded", load_s=round(time.monotonic() - start_s, 3))
 
     def _unload_if_idle(self) -> None:
-        if self._engine is None or time.monotonic() - self._last_speech_s < self._unload_after_s:
+        with self._work_came:
+            idle_s = time.monotonic() - self._last_speech_s
+            is_due = self._loaded and idle_s >= self._unload_after_s and not self._is_speaking()
+        if not is_due or self._engine is None:
             return
         self._engine.unload()
         self._loaded = False
@@ -311,8 +318,7 @@ class Worker:
     def _make_partial(self, job: Job) -> None:
         made, cost = self._recognise(job)
         partials = self._partials_of(job.track)
-        # A text in doubt is not shown, but counts as made: the next has more to go by.
-        text = made.decode.text if made.verdict is Verdict.ACCEPT else partials.text
+        text = made.decode.text if made.verdict is Verdict.ACCEPT else None
         partials.take(job.turn, text, cost["decode_ms"])
         self._pipe.send("idle", **cost)
         self._pipe.send("partial", **_where(job), text=partials.text, stable=partials.stable)
@@ -322,9 +328,10 @@ class Worker:
         if self._engine is None:
             raise AssertionError("configure comes before any track")
         # Said before anything is risked: the daemon counts what a stretch costs.
-        self._pipe.send("decoding", **_where(job))
+        self._pipe.send("decoding", kind=job.kind.value, **_where(job))
         wall_s, processor_s = time.monotonic(), time.process_time()
-        made = recognise(self._engine, self._tracks[job.track].read(job.turn))
+        samples = self._tracks[job.track].read(job.turn)
+        made = recognise(self._engine, samples, once=job.kind is Kind.PARTIAL)
         took_ms = (time.monotonic() - wall_s) * 1000
         self._drafts.learn(took_ms, (time.process_time() - processor_s) * 1000)
         return made, {"decodes": made.decodes, "decode_ms": round(took_ms)}

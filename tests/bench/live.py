@@ -33,6 +33,9 @@ POLL_S = 0.05
 LOOK_EVERY_S = 1.0
 VOICED = 0.5
 
+LATEST_S = 120.0
+"""How long after the talk its text may take before it is given up."""
+
 
 def run(
     names: list[str], variables: dict[str, str], poll_s: float = POLL_S
@@ -90,7 +93,8 @@ def play(samples: numpy.ndarray, variables: dict[str, str], poll_s: float = POLL
                 meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
                 origin_s = datetime.datetime.fromisoformat(meta["started_at"]).timestamp()
                 since, state, looked_s = 0, "live", 0.0
-                while state != "done":
+                deadline_s = time.monotonic() + len(samples) / sets.RATE_HZ + LATEST_S
+                while state != "done" and time.monotonic() < deadline_s:
                     answer = client.tool("transcript", session=session, since=since)
                     at_s = time.time() - origin_s
                     arrivals += [(at_s, line) for line in answer["lines"]]
@@ -119,12 +123,19 @@ def _measure(
             delays.append(at_s - spoken[-1] / 1000)
     row: dict[str, Any] = {"set": name, "audio_s": round(seconds, 1), "turns": len(played.lines)}
     row |= _score(recordings, spans, played.lines) | _percentiles(delays)
+    row["uncovered_ends"] = sum(
+        not any(line["start_ms"] < end <= line["end_ms"] for line in played.lines)
+        for end in ends_ms
+    )
     for process, used in played.usage.items():
         row[f"{process}_cpu_per_s"] = round(used["cpu_s"] / seconds, 3)
         row[f"{process}_mb"] = round(used["mb"], 1)
     row["cpu_per_s"] = round(sum(used["cpu_s"] for used in played.usage.values()) / seconds, 3)
     row["daemon_before_mb"], row["daemon_after_mb"] = (round(mb, 1) for mb in played.daemon_mb)
-    return row | played.worker
+    row |= played.worker
+    if played.lines and "decodes" in row:
+        row["decodes_per_turn"] = round(row["decodes"] / len(played.lines), 2)
+    return row
 
 
 def _score(

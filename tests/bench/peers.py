@@ -1,9 +1,10 @@
 """The daemon beside WhisperLive: the same audio, model and threads, one after the other in one run.
 
-A stretch of speech counts as readable when the text reaches to within REACH_S of its end, because
-neither system's times end exactly where speech does. WhisperLive shows text that it may change and
-completes it later; ours is complete when it comes. Only ends of speech with PAUSE_S of silence
-behind them count, where a line can be expected.
+An end of speech counts as readable when a stretch of text is there that holds it, give or take
+REACH_S, because neither system's times end exactly where speech does; ``never`` counts those that
+none held. WhisperLive shows text that it may change and completes it later; ours is complete when
+it comes. Only ends with PAUSE_S of silence behind them count, where a line can be expected. Its
+processor time is counted from the first audio on, ours from the start of the daemon.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def run(python: str, names: list[str]) -> list[dict[str, Any]]:
     ends_s = pauses_s(samples)
     seconds = len(samples) / sets.RATE_HZ
     ours = live.play(samples, {})
-    reached = [(one["end_ms"] / 1000, at_s) for at_s, one in ours.arrivals]
+    reached = [(one["start_ms"] / 1000, one["end_ms"] / 1000, at_s) for at_s, one in ours.arrivals]
     rows = [
         {
             "system": "ambientd",
@@ -52,7 +53,7 @@ def run(python: str, names: list[str]) -> list[dict[str, Any]]:
         talk = Path(folder) / "talk.wav"
         soundfile.write(talk, samples, sets.RATE_HZ)
         command = [python, str(DRIVER), str(models.packaged_folder()), str(talk)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=seconds + 300)
     theirs = json.loads(done.stdout)
     lines = [
         {
@@ -86,15 +87,21 @@ def pauses_s(samples: numpy.ndarray) -> list[float]:
     return found
 
 
-def _delays(name: str, ends_s: list[float], reached: list[tuple[float, float]]) -> dict[str, Any]:
+def _delays(
+    name: str, ends_s: list[float], reached: list[tuple[float, float, float]]
+) -> dict[str, Any]:
     delays, never = [], 0
     for end_s in ends_s:
-        at_s = next((at for upto, at in reached if upto >= end_s - REACH_S), None)
-        if at_s is None:
-            never += 1
+        held = [
+            at_s
+            for from_s, to_s, at_s in reached
+            if from_s <= end_s and end_s - REACH_S <= to_s and at_s >= end_s
+        ]
+        if held:
+            delays.append(min(held) - end_s)
         else:
-            delays.append(at_s - end_s)
-    row: dict[str, Any] = {f"{name}_never": never}
+            never += 1
+    row: dict[str, Any] = {"ends": len(ends_s), f"{name}_never": never}
     if delays:
         row[f"{name}_p50_s"] = round(percentile(delays, 0.5), 2)
         row[f"{name}_p95_s"] = round(percentile(delays, 0.95), 2)

@@ -2,9 +2,9 @@
 
     VENV/bin/python tests/bench/whisper_live.py MODEL_FOLDER TALK.wav
 
-MODEL_FOLDER is the same model that the daemon has; the WAV is 16 kHz, 16 bit. Prints a JSON object:
-``segments`` as they stood at the end, ``completed`` and ``shown`` as (end_s, at_s) pairs, seconds
-of the recording and seconds since it began, and ``cpu_s`` of the server.
+MODEL_FOLDER is the same model that the daemon has; the WAV is 16 kHz, 16 bit. Prints JSON:
+``segments`` as they stood at the end; ``completed`` and ``shown``: start_s and end_s of each
+stretch of text in the recording, and at_s since it began; and ``cpu_s`` of the server.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ def stream(path: str, server_pid: int) -> dict[str, Any]:
 
 def firsts(
     seen: list[tuple[float, list[dict[str, Any]]]], begun_s: float, *, only_completed: bool
-) -> list[tuple[float, float]]:
-    """Return how far the text reached, and when it first did."""
-    reached_s, found = 0.0, []
+) -> list[tuple[float, float, float]]:
+    """Return when each stretch of text was first there: its start and end, and that time."""
+    found: dict[tuple[float, float], float] = {}
     for at_s, segments in seen:
-        ends = [float(s["end"]) for s in segments if s.get("completed") or not only_completed]
-        if ends and max(ends) > reached_s:
-            reached_s = max(ends)
-            found.append((reached_s, at_s - begun_s))
-    return found
+        for segment in segments:
+            if segment.get("completed") or not only_completed:
+                span = float(segment["start"]), float(segment["end"])
+                found.setdefault(span, at_s - begun_s)
+    return [(*span, at_s) for span, at_s in found.items()]
 
 
 def cpu_s(pid: int) -> float:

@@ -490,6 +490,23 @@ def test_a_stderr_that_is_closed_or_never_read_stops_nothing(
         os.close(writer)
 
 
+def test_what_is_being_said_is_in_the_status_of_those_who_ask_for_it(at: running.Place) -> None:
+    with running.daemon(at, "--source", str(SAMPLE)), Link(at) as link:
+        at.ctl("record")
+        said: list[dict[str, Any]] = []
+
+        def heard() -> bool:
+            told = link.ask("ambient/status", {"partials": True})["result"]["session"]["partials"]
+            said.extend(told.values())
+            return any(one["stable"] for one in said)
+
+        running.wait_until(heard)
+        assert all(one["text"].startswith(one["stable"]) for one in said)
+        assert "partials" not in link.ask("ambient/status", {})["result"]["session"]
+        refused = link.ask("ambient/status", {"partials": 1})
+        assert refused["error"]["code"] == wire.INVALID_PARAMS
+
+
 def test_a_control_notification_does_nothing(sampled: running.Place) -> None:
     with Link(sampled) as link:
         link.socket.sendall(wire.encode({"jsonrpc": "2.0", "method": "ambient/record"}))

@@ -273,13 +273,13 @@ class DiesOnShortTurns(Base):
     def decode(self, samples, effort):
         if len(samples) < 16000 * 1.6:
             os.kill(os.getpid(), signal.SIGKILL)
-        return Decode("words", "en", -0.1, 0.0, 1.0, 2, False)
+        return Decode("words", "en", -0.1, 0.0, 2, False)
 
 class FailsOnShortTurns(Base):
     def decode(self, samples, effort):
         if len(samples) < 16000 * 1.6:
             raise RuntimeError("out of memory")
-        return Decode("words", "en", -0.1, 0.0, 1.0, 2, False)
+        return Decode("words", "en", -0.1, 0.0, 2, False)
 
 class NeverLoads(Base):
     def load(self):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import soundfile
 
 from tests import running
 
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
-SPEED = 4
+SPEED = 2
 
 ENGINE = f"""
 import os, time
@@ -24,11 +25,23 @@ class Slow:
     def decode(self, samples, effort):
         end_s = time.monotonic() + 3 * len(samples) / 16000 / {SPEED}
         while os.path.exists(os.environ["SLOW_WHILE"]) and time.monotonic() < end_s:
-            time.sleep(0.01)
-        return Decode("words", "en", -0.1, 0.0, 1.0, 2, False)
+            sum(range(10_000))  # takes the processor, as a decode does
+        return Decode("words", "en", -0.1, 0.0, 2, False)
 """
 
 Span = tuple[int, int]
+
+TOLERANCE_MS = 1000
+"""How stale what is told of the lag may be."""
+
+
+class Look(NamedTuple):
+    """What was told of a session, between two readings of how many turns were out."""
+
+    captured_ms: int
+    position_ms: int
+    out_before: int
+    out_after: int
 
 
 @pytest.fixture
@@ -47,10 +60,6 @@ def spans(at: running.Place, session: str) -> list[Span]:
     return [(line["start_ms"], line["end_ms"]) for line in map(json.loads, lines)]
 
 
-def session_of(status: dict[str, Any]) -> dict[str, Any] | None:
-    return status["session"] or next(iter(status["finishing"]), None)
-
-
 def test_slow_text_is_late_in_order_and_whole_and_the_lag_is_told(
     slowed: dict[str, str], tmp_path: Path
 ) -> None:
@@ -62,7 +71,7 @@ def test_slow_text_is_late_in_order_and_whole_and_the_lag_is_told(
     assert len(expected) > 8
     load = tmp_path / "load"
     load.touch()
-    seen: list[tuple[int, int]] = []
+    looks: list[Look] = []
     with (
         running.place(slowed) as at,
         running.daemon(at, "--source", str(SAMPLE), "--source-speed", str(SPEED)),
@@ -71,24 +80,28 @@ def test_slow_text_is_late_in_order_and_whole_and_the_lag_is_told(
 
         def look() -> dict[str, Any] | None:
             before = len(spans(at, session))
-            told = session_of(at.status())
+            status = at.status()
+            told: dict[str, Any] | None = status["session"] or next(iter(status["finishing"]), None)
             if told is not None:
-                seen.append((told["captured_ms"] - told["lag_ms"], before))
+                position_ms = told["captured_ms"] - told["lag_ms"]
+                after = len(spans(at, session))
+                looks.append(Look(told["captured_ms"], position_ms, before, after))
             return told
 
-        running.wait_until(lambda: at.status()["finishing"], 60)
-        told = look()
-        assert told is not None
-        published = spans(at, session)
-        assert 0 < len(published) < len(expected) - 3, "it is behind when the talk is over"
-        assert told["lag_ms"] > 5000
+        # The load goes while people still speak.
+        running.wait_until(lambda: (told := look()) is not None and told["captured_ms"] > 18_000)
+        assert looks[-1].out_after < len([end for _, end in expected if end < 18_000]) - 2
         load.unlink()
-        running.wait_until(lambda: (at.root / session / "transcript.md").exists(), 30)
-        running.wait_until(lambda: look() is None)
+        running.wait_until(lambda: (told := look()) is not None and told["lag_ms"] < 2500)
+        assert looks[-1].captured_ms < 28_000, "it caught up before the talk was over"
+        running.wait_until(lambda: (at.root / session / "transcript.md").exists())
         assert spans(at, session) == expected, "no turn skipped, doubled, moved or out of order"
-        meta = json.loads((at.root / session / "session.json").read_text(encoding="utf-8"))
-    assert meta["duration_s"] == pytest.approx(28.4, abs=0.1), "no frame is lost"
-    for position_ms, count in seen:
-        # What is told as done never lies behind a turn that is not out yet.
-        assert position_ms <= [*expected, (10**9, 0)][count + 1][0]
-        assert count == 0 or position_ms >= expected[count - 1][1] - 1000
+        recorded = soundfile.info(at.root / session / "audio" / "room.wav")
+        assert recorded.frames == soundfile.info(SAMPLE).frames, "no frame is lost"
+    assert len(looks) > 20
+    for seen in looks:
+        # Everything up to the first turn that is not out, and nothing behind it.
+        waiting = [start for start, _ in expected[seen.out_after :]]
+        assert seen.position_ms <= min([*waiting, seen.captured_ms]) + TOLERANCE_MS
+        if seen.out_before:
+            assert seen.position_ms >= expected[seen.out_before - 1][1] - TOLERANCE_MS

@@ -98,7 +98,6 @@ class FasterWhisper:
             language=info.language,
             mean_logprob=sum(one.avg_logprob * len(one.tokens) for one in found) / (tokens or 1),
             no_speech=max((segment.no_speech_prob for segment in found), default=1.0),
-            compression=max((segment.compression_ratio for segment in found), default=0.0),
             tokens=tokens,
             is_fitted=is_fitted,
         )

@@ -9,7 +9,7 @@ from ambientd.speech.recognition import Recognition
 from ambientd.speech.segmenter import Turn
 
 TURN = Turn(0, 1500)
-MADE = Recognition(Decode("Yes.", "en", -0.1, 0.0, 1.0, 2, True), Verdict.ACCEPT, 1)
+MADE = Recognition(Decode("Yes.", "en", -0.1, 0.0, 2, True), Verdict.ACCEPT, 1)
 DRAFT = Draft("room", TURN, MADE, 130)
 
 

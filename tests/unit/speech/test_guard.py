@@ -1,27 +1,33 @@
 import pytest
 
 from ambientd.speech.engine import Decode, Effort
-from ambientd.speech.guard import Verdict, judge
+from ambientd.speech.guard import (
+    DOUBTFUL_COMPRESSION,
+    LOOP_COMPRESSION,
+    Verdict,
+    compression,
+    judge,
+    repeats,
+)
 
 
 def decode(
     text: str = "Good morning.",
     mean_logprob: float = -0.3,
     no_speech: float = 0.1,
-    compression: float = 1.1,
     tokens: int = 4,
     is_fitted: bool = False,
 ) -> Decode:
-    return Decode(text, "en", mean_logprob, no_speech, compression, tokens, is_fitted)
+    return Decode(text, "en", mean_logprob, no_speech, tokens, is_fitted)
 
 
-LOOP = decode("Do you hear me? " * 20, compression=9.0)
+LOOP = decode("Do you hear me? " * 20)
 
 
 @pytest.mark.parametrize("is_fitted", [False, True])
 @pytest.mark.parametrize("text", ["yes", "No.", "да", "7", "はい"])
 def test_one_syllable_answers_survive(text: str, is_fitted: bool) -> None:
-    short = decode(text, compression=0.4, tokens=2, is_fitted=is_fitted)
+    short = decode(text, tokens=2, is_fitted=is_fitted)
     assert judge(short, Effort.FITTED, 0.6) is Verdict.ACCEPT
 
 
@@ -36,7 +42,8 @@ def test_text_without_a_letter_or_digit_is_empty_over_the_whole_window(text: str
     [
         decode(is_fitted=True, mean_logprob=-0.9),
         decode(is_fitted=True, no_speech=0.6),
-        decode(is_fitted=True, compression=2.1),
+        decode("Do you hear me? " * 12, is_fitted=True),
+        decode("Do you hear me? Do you hear me? Do you hear me?", is_fitted=True),
         decode(is_fitted=True, tokens=30),
     ],
 )
@@ -58,3 +65,40 @@ def test_quiet_and_uncertain_speech_survives() -> None:
 def test_a_loop_is_decoded_once_more_and_then_rejected() -> None:
     assert judge(LOOP, Effort.WHOLE, 20.0) is Verdict.REDO_LOOPLESS
     assert judge(LOOP, Effort.LOOPLESS, 20.0) is Verdict.LOOP
+
+
+# The beginning of the Universal Declaration of Human Rights.
+SCRIPTS = {
+    "English": "All human beings are born free and equal in dignity and rights. They are endowed "
+    "with reason and conscience and should act towards one another in a spirit of brotherhood.",
+    "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है। "
+    "उन्हें बुद्धि और अन्तरात्मा की देन प्राप्त है और परस्पर उन्हें भाईचारे के भाव से बर्ताव करना चाहिए।",
+    "Georgian": "ყველა ადამიანი იბადება თავისუფალი და თანასწორი თავისი ღირსებითა და უფლებებით. მათ "
+    "მინიჭებული აქვთ გონება და სინდისი და ერთმანეთის მიმართ უნდა იქცეოდნენ ძმობის სულისკვეთებით.",
+    "Japanese": "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて"
+    "平等である。人間は、理性と良心とを授けられており、互いに同胞の精神をもって行動しなければならない。",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_is_a_loop_does_not_depend_on_the_script(script: str) -> None:
+    text = SCRIPTS[script]
+    assert compression(text) < DOUBTFUL_COMPRESSION
+    assert compression(text * 8) > LOOP_COMPRESSION
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("do you hear me do you hear me do you hear me", True),
+        ("Yes, it did. yes, it did. Yes, it did.", True),
+        ("no no no no no no", True),
+        ("no no no", False),
+        ("do you hear me do you hear me", False),
+        ("", False),
+    ],
+)
+def test_a_phrase_that_comes_three_times_in_a_row_is_a_repetition(
+    text: str, expected: bool
+) -> None:
+    assert repeats(text) is expected

@@ -27,6 +27,17 @@ def test_another_turn_begins_anew() -> None:
     assert (partials.stable, partials.text) == ("", "No.")
 
 
+def test_words_in_doubt_are_not_shown_and_take_nothing_back() -> None:
+    partials = Partials()
+    for _ in range(2):
+        partials.take(Turn(0, 1000), "Did the", 50)
+    partials.take(Turn(0, 2000), None, 50)
+    assert (partials.stable, partials.text) == ("Did the", "Did the")
+    assert not partials.is_due(Turn(0, 2500)), "it counts as made"
+    partials.take(Turn(5000, 6000), None, 50)
+    assert (partials.stable, partials.text) == ("", ""), "never the words of another turn"
+
+
 def test_it_is_made_at_intervals_that_leave_the_engine_time() -> None:
     partials = Partials()
     assert not partials.is_due(None)

@@ -9,11 +9,11 @@ from ambientd.speech.engine import Decode, Effort
 from ambientd.speech.guard import Verdict
 from ambientd.speech.recognition import recognise
 
-GOOD = Decode("Good morning.", "en", -0.2, 0.0, 1.0, 4, False)
-FITTED = Decode("Good morning.", "en", -0.2, 0.0, 1.0, 4, True)
-DOUBTFUL = Decode("Mm", "en", -1.2, 0.0, 1.0, 1, True)
-NOISE = Decode("Mm", "en", -1.2, 0.9, 1.0, 1, False)
-LOOP = Decode("Yes yes. " * 30, "en", -0.2, 0.0, 8.0, 90, False)
+GOOD = Decode("Good morning.", "en", -0.2, 0.0, 4, False)
+FITTED = Decode("Good morning.", "en", -0.2, 0.0, 4, True)
+DOUBTFUL = Decode("Mm", "en", -1.2, 0.0, 1, True)
+NOISE = Decode("Mm", "en", -1.2, 0.9, 1, False)
+LOOP = Decode("Yes yes. " * 30, "en", -0.2, 0.0, 90, False)
 
 
 class Scripted:

@@ -95,7 +95,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 COST = {"decodes": 1, "decode_ms": 200}
 READY = {"event": "ready", "track": "room"}
-DECODING = {"event": "decoding", **TURN}
+DECODING = {"event": "decoding", "kind": "turn", **TURN}
 PUBLISHED = {"event": "turn", **TURN, **TEXT, **COST}
 DRAINED = {"event": "drained", "track": "room"}
 
@@ -118,16 +118,59 @@ async def test_a_new_worker_goes_on_behind_what_is_published(stage: Stage) -> No
     assert stage.transcriber.restarts == 1
 
 
+async def test_workers_lost_on_partial_text_cost_no_turn_and_it_is_made_no_more(
+    stage: Stage,
+) -> None:
+    partial = {**DECODING, "kind": "partial"}
+    stage.transcriber.partials()
+    await stage.run([READY, partial, "die"], [READY, partial, "die"], [READY, PUBLISHED, DRAINED])
+    assert stage.happened == [("turn", (500, 2000))]
+    assert stage.transcriber._may_make_partials is False
+
+
+@pytest.mark.parametrize(
+    "end", [PUBLISHED, {"event": "rejected", **TURN, "reason": "no_speech", **COST}]
+)
+async def test_partial_text_is_gone_with_its_turn(stage: Stage, end: dict[str, Any]) -> None:
+    text = {"event": "partial", **TURN, "text": "So and", "stable": "So"}
+    seen: list[dict[str, Any]] = []
+    real = stage.transcriber._take
+
+    async def watch(event: dict[str, Any]) -> None:
+        await real(event)
+        seen.append(stage.transcriber.partials())
+
+    stage.transcriber._take = watch  # type: ignore[method-assign]
+    await stage.run([READY, text, end, DRAINED])
+    shown = {"room": {"start_ms": 500, "end_ms": 2000, "text": "So and", "stable": "So"}}
+    assert seen == [{}, shown, {}, {}]
+
+
+async def test_every_decode_is_counted_once_and_the_second_of_a_turn_as_a_redo(
+    stage: Stage,
+) -> None:
+    drafted = {**PUBLISHED, "decodes": 0}
+    redone = {"event": "rejected", **TURN, "reason": "loop", "decodes": 3, "decode_ms": 900}
+    await stage.run([READY, {"event": "idle", **COST}, drafted, redone, DRAINED])
+    assert (stage.transcriber.decodes, stage.transcriber.redos) == (4, 2)
+
+
 async def test_a_turn_that_costs_two_workers_is_skipped_before_work_goes_on(stage: Stage) -> None:
     # The second worker cuts the turn a little differently: it is the same audio all the same.
-    shifted = {"event": "decoding", "track": "room", "start_ms": 532, "end_ms": 2032}
+    shifted = {
+        "event": "decoding",
+        "kind": "turn",
+        "track": "room",
+        "start_ms": 532,
+        "end_ms": 2032,
+    }
     await stage.run([READY, DECODING, "die"], [READY, shifted, "die"], [READY, DRAINED])
     assert stage.happened == [("skip", (532, 2032))]
     assert stage.orders(2)[1]["from_ms"] == 2032
 
 
 async def test_two_turns_that_cost_a_worker_each_are_not_skipped(stage: Stage) -> None:
-    other = {"event": "decoding", "track": "room", "start_ms": 2000, "end_ms": 2900}
+    other = {"event": "decoding", "kind": "turn", "track": "room", "start_ms": 2000, "end_ms": 2900}
     await stage.run(
         [READY, DECODING, "die"], [READY, DECODING, PUBLISHED, other, "die"], [READY, DRAINED]
     )
