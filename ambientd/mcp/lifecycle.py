@@ -14,7 +14,7 @@ INSTRUCTIONS = """\
 Ambient turns speech near the user's computer into text while people talk. It only listens.
 To answer "what did they just say?": call `status`; if `live` is null, nobody is being recorded now.
 Else call `transcript` with that id. Keep the answer's `next`, and pass it as `since` the next time:
-only new lines come back. Lines never change; a turn is readable about a second after its end.
+only new lines come back. Lines never change; a turn is readable about half a second after its end.
 Stop polling when `state` is done. At pending the recording waits: text, or the rest of it, comes
 only when the daemon works on it again. Older recordings are in `sessions`."""
 
