@@ -197,30 +197,28 @@ def test_a_client_that_writes_ten_thousand_requests_before_it_reads_gets_every_a
         process.stdout.close()
 
 
+def memory_kb(process: subprocess.Popen[bytes], field: str) -> int:
+    """Return a memory figure of a process; skips the test where none can be had."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        pytest.skip("needs /proc to read a process's memory")
+    return int(status.read_text(encoding="ascii").split(f"{field}:")[1].split()[0])
+
+
 def test_ten_thousand_requests_do_not_make_it_grow(
     at: running.Place, shim: subprocess.Popen[bytes]
 ) -> None:
-    status = Path(f"/proc/{shim.pid}/status")
-    if not status.exists():
-        pytest.skip("needs /proc to read a process's memory")
-
-    def resident_kb() -> int:
-        return int(status.read_text(encoding="ascii").split("VmRSS:")[1].split()[0])
-
     with running.daemon(at):
         running.wait_until(lambda: "result" in ask(shim, PING) and attached(at))
-        before_kb = resident_kb()
+        before_kb = memory_kb(shim, "VmRSS")
         for number in range(10_000):
             ask(shim, {**PING, "id": number})
-        assert resident_kb() < before_kb + 1000
+        assert memory_kb(shim, "VmRSS") < before_kb + 1000
 
 
 def test_without_a_daemon_long_answers_nobody_reads_do_not_make_it_grow(
     at: running.Place, shim: subprocess.Popen[bytes]
 ) -> None:
-    status = Path(f"/proc/{shim.pid}/status")
-    if not status.exists():
-        pytest.skip("needs /proc to read a process's memory")
     session = at.root / "talk"
     session.mkdir(parents=True)
     turn = {"track": "room", "start_ms": 0, "end_ms": 1, "text": "x" * 1000}
@@ -231,14 +229,10 @@ def test_without_a_daemon_long_answers_nobody_reads_do_not_make_it_grow(
     shim.stdin.write(b"".join(line(call("transcript", n, session="talk")) for n in range(100)))
     shim.stdin.flush()
     # Two hundred megabytes are asked for; it makes no more than it can hold, and then all of it.
-    running.wait_until(lambda: int(_value(status, "VmRSS")) > 15_000)
+    running.wait_until(lambda: memory_kb(shim, "VmRSS") > 15_000)
     for number in range(100):
         assert json.loads(shim.stdout.readline())["id"] == number
-    assert int(_value(status, "VmHWM")) < 80_000
-
-
-def _value(status: Path, name: str) -> str:
-    return status.read_text(encoding="ascii").split(f"{name}:")[1].split()[0]
+    assert memory_kb(shim, "VmHWM") < 80_000
 
 
 def test_one_client_that_stalls_does_not_hold_up_another(at: running.Place) -> None:
