@@ -301,10 +301,7 @@ class Transcriber:
             took = {"load_s": event["load_s"]} if "load_s" in event else {}
             logs.event("model." + event["state"], **took)
         elif kind == "progress":
-            track = self.tracks[event["track"]]
-            if event["position_ms"] > track.position_ms:
-                track.position_ms = event["position_ms"]
-                self._last_advance_s = anyio.current_time()
+            self._advance(event)
         elif kind == "decoding":
             self.state = "decoding"
             self._in_hand_since_s = anyio.current_time()
@@ -336,6 +333,15 @@ class Transcriber:
             self._fault = TranscriberError(
                 event["message"], event.get("hint", ""), code=event["code"]
             )
+
+    def _advance(self, event: dict[str, Any]) -> None:
+        track = self.tracks[event["track"]]
+        if not event["speech"]:
+            # Also of speech that makes no turn, of which nothing else is said.
+            self._partials.pop(event["track"], None)
+        if event["position_ms"] > track.position_ms:
+            track.position_ms = event["position_ms"]
+            self._last_advance_s = anyio.current_time()
 
     def _count(self, event: dict[str, Any]) -> None:
         self.decodes += event["decodes"]

@@ -262,8 +262,11 @@ class Worker:
         return any(one.open_turn is not None for one in self._heard.values())
 
     def _patience_s(self) -> float | None:
-        if not self._loaded or self._is_speaking():
+        if not self._loaded:
             return None
+        if self._is_speaking():
+            # What is dropped as too short wakes nobody: look again by and by.
+            return self._unload_after_s
         return max(0.0, self._last_speech_s + self._unload_after_s - time.monotonic())
 
     def _load(self) -> None:

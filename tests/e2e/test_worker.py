@@ -318,6 +318,25 @@ def test_the_model_loads_when_speech_begins_not_when_it_ends(worker: Worker, spo
     assert worker.all("turn") == []
 
 
+def test_the_model_leaves_after_speech_that_was_too_short_for_a_turn(
+    speech: numpy.ndarray, tmp_path: Path
+) -> None:
+    path = tmp_path / "room.live.pcm"
+    path.write_bytes(numpy.concatenate([speech[: 16 * 1800], silence(3)]).tobytes())
+    rules = {name: getattr(Rules(), name) for name in Rules.__slots__}
+    worker = Worker(unload_after_s=1, vad={**rules, "min_speech_ms": 5000})
+    try:
+        worker.order("track", track="room", spool=str(path), from_ms=0)
+        worker.order("frames", track="room", frames=16 * 1200)
+        worker.wait_for(event="model", state="loaded")
+        time.sleep(0.3)  # the engine waits by now, and nothing will give it work
+        worker.order("frames", track="room", frames=16 * 4500)
+        worker.wait_for(10, event="model", state="unloaded")
+        assert worker.all("turn") == []
+    finally:
+        worker.end()
+
+
 def test_the_model_stays_while_a_turn_is_open_although_no_audio_comes(
     spool: Path,
 ) -> None:

@@ -129,7 +129,12 @@ async def test_workers_lost_on_partial_text_cost_no_turn_and_it_is_made_no_more(
 
 
 @pytest.mark.parametrize(
-    "end", [PUBLISHED, {"event": "rejected", **TURN, "reason": "no_speech", **COST}]
+    "end",
+    [
+        PUBLISHED,
+        {"event": "rejected", **TURN, "reason": "no_speech", **COST},
+        {"event": "progress", "track": "room", "position_ms": 2400, "speech": False},
+    ],
 )
 async def test_partial_text_is_gone_with_its_turn(stage: Stage, end: dict[str, Any]) -> None:
     text = {"event": "partial", **TURN, "text": "So and", "stable": "So"}
