@@ -64,7 +64,7 @@ class Control:
         except ModelError as error:
             error.hint += "; or record without text: ambientctl record --no-transcribe"
             raise
-        return {"id": recording.session.id, "device": recording.device}
+        return {"id": recording.session.id, "device": recording.track.known.device}
 
     async def stop(self, params: dict[str, Any]) -> dict[str, Any]:
         """End the session: ``{wait?}`` to ``{id, done, problem}``.
@@ -160,24 +160,26 @@ class Control:
 
 def _session(recording: Recording, now_s: float) -> dict[str, Any]:
     last_turn_s = recording.last_turn_s
-    progress = recording.progress
+    track = recording.track
+    progress = track.progress
     return {
         "id": recording.session.id,
         "name": recording.session.meta["name"],
         "state": recording.state,
         "elapsed_s": round(now_s - recording.started_s, 1),
-        "device": recording.device,
-        "rate_hz": recording.rate_hz,
+        "device": track.known.device,
+        "input": track.input_state,
+        "rate_hz": track.rate_hz,
         "level_dbfs": progress.get("rms_dbfs"),
         "peak_dbfs": progress.get("peak_dbfs"),
         "captured_frames": progress["frames"],
-        "lost_frames": progress["lost_frames"],
-        "captured_ms": recording.captured_ms,
+        "lost_frames": track.lost_frames,
+        "captured_ms": track.captured_ms,
         "lag_ms": recording.lag_ms,
         "turns": recording.turns,
         "last_turn_age_s": None if last_turn_s is None else round(now_s - last_turn_s, 1),
         "worker": _worker(recording.transcriber),
-        "warning": recording.warning,
+        "warning": track.warning,
     }
 
 

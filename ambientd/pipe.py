@@ -43,6 +43,10 @@ class ParentPipe:
         for line in self._orders:
             yield json.loads(line)
 
+    def has_news(self, timeout_s: float) -> bool:
+        """Wait so long for an order or for the end of the pipe; only between two orders."""
+        return bool(select.select([self._orders], [], [], timeout_s)[0])
+
     def send(self, event: str, **fields: Any) -> None:
         """Send one event.
 

@@ -4,18 +4,22 @@ A process of its own, because a Python callback waits for the GIL of its process
 must be torn down to see new devices, and because a stuck device must be killable. When its stdin
 closes it finishes its files and exits: a daemon that dies loses no audio.
 
-Orders: ``open``, ``begin``, ``stop``. Events: ``open`` or ``fault``, ``begun``, ``progress``,
-``gap``, ``overflow``, ``disk``, ``ended``, ``closed``.
+A track may be recorded by several capture children, one after another: each goes on where the last
+one left the files. What lies between is a gap.
+
+Orders: ``open``, ``begin``, ``stop``. Events: ``waiting``, ``open`` or ``fault``, ``begun``,
+``progress``, ``gap``, ``overflow``, ``input``, ``disk``, ``ended``, ``closed``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
-from ambientd.audio.source import Source
+from ambientd.audio.source import Instant, Source
 from ambientd.audio.track_files import TrackFiles
 from ambientd.audio.writer import Writer
 from ambientd.errors import AmbientError, CaptureError
@@ -23,6 +27,12 @@ from ambientd.pipe import ParentPipe
 
 LAST_WORDS_S = 5.0
 """How long the daemon has to take the last events."""
+
+RETRY_S = 1.0
+"""Between two looks for a device that went away."""
+
+MAY_COME = {"device_busy", "device_failed", "no_audio", "no_microphone", "no_such_device"}
+"""Why a device does not open that may open later."""
 
 
 def main() -> int:
@@ -43,27 +53,48 @@ def main() -> int:
 
 def _obey(pipe: ParentPipe) -> None:
     source: Source | None = None
+    opened: Instant | None = None
     writer: Writer | None = None
     try:
         for order in pipe.orders():
             if order["order"] == "open":
                 source = make_source(order["source"])
-                started_at_ns = source.open()
+                opened = _open(pipe, source, wait=order["wait"])
+                if opened is None:
+                    break
                 pipe.send(
                     "open",
-                    device=source.device,
+                    **source.input()._asdict(),
                     rate_hz=source.rate_hz,
-                    started_at_ns=started_at_ns,
+                    **opened._asdict(),
                 )
-            elif order["order"] == "begin" and source is not None:
-                writer = _begin(pipe, source, order)
+            elif order["order"] == "begin" and source is not None and opened is not None:
+                writer = _begin(pipe, source, opened, order)
             elif order["order"] == "stop":
                 break
     finally:
         if source is not None:
-            source.close()
+            with contextlib.suppress(CaptureError):
+                source.close()
         if writer is not None:
             writer.finish()
+
+
+def _open(pipe: ParentPipe, source: Source, *, wait: bool) -> Instant | None:
+    """Open the source; with ``wait`` again and again, until it opens or the daemon has had enough.
+
+    Raises:
+        CaptureError: it does not open, or never will in this process.
+    """
+    while True:
+        try:
+            return source.open()
+        except CaptureError as error:
+            if not wait or error.code not in MAY_COME:
+                raise
+            pipe.send("waiting", code=error.code, message=error.message)
+        if pipe.has_news(RETRY_S):
+            return None
 
 
 def make_source(wanted: dict[str, Any]) -> Source:
@@ -74,23 +105,40 @@ def make_source(wanted: dict[str, Any]) -> Source:
         return Replay(Path(wanted["path"]), wanted["speed"])
     from ambientd.audio.portaudio import Microphone
 
-    return Microphone(wanted["name"])
+    return Microphone(wanted["name"], allow_monitor=wanted["allow_monitor"])
 
 
-def _begin(pipe: ParentPipe, source: Source, order: dict[str, Any]) -> Writer:
+def _begin(pipe: ParentPipe, source: Source, opened: Instant, order: dict[str, Any]) -> Writer:
     try:
         folder_fd = os.open(order["folder"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            files = TrackFiles(folder_fd, order["track"], source.rate_hz, spool=order["spool"])
+            open_files = TrackFiles.create if order["resume"] is None else TrackFiles.reopen
+            files = open_files(folder_fd, order["track"], source.rate_hz, spool=order["spool"])
         finally:
             os.close(folder_fd)
     except OSError as error:
-        raise CaptureError(f"cannot create the audio files: {error.strerror}") from error
+        raise CaptureError(f"cannot open the audio files: {error.strerror}") from error
+    if order["resume"] is not None:
+        _say_gap(pipe, files, opened, order["resume"])
     writer = Writer(source, files, pipe.send)
-    source.begin()
+    source.begin(files.start_frames)
     writer.start()
-    pipe.send("begun")
+    pipe.send("begun", rate_hz=files.rate_hz)
     return writer
+
+
+def _say_gap(pipe: ParentPipe, files: TrackFiles, opened: Instant, resume: dict[str, Any]) -> None:
+    """Leave a hole for the time since the last frame in the files was heard.
+
+    That is told by a moment ``at_ns`` on ``clock.boot_ns`` at which they had so many ``frames``. A
+    capture that was killed may have written more since.
+    """
+    start_ms = files.queued_ms
+    later_frames = files.frames - resume["frames"]
+    lost_at_ns = resume["at_ns"] + later_frames * 1_000_000_000 // files.rate_hz
+    missing_ns = max(0, opened.boot_ns - lost_at_ns)
+    files.start_after(missing_ns * files.rate_hz // 1_000_000_000)
+    pipe.send("gap", start_ms=start_ms, end_ms=files.queued_ms, reason=resume["reason"])
 
 
 if __name__ == "__main__":

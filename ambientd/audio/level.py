@@ -15,9 +15,13 @@ class Meter:
 
     Args:
         blocks: how many blocks to look back.
+
+    Attributes:
+        zero_frames: length of the run of exact zeros that the last block ends, or 0.
     """
 
     def __init__(self, blocks: int) -> None:
+        self.zero_frames = 0
         self._seen: deque[tuple[float, int, int]] = deque(maxlen=blocks)
 
     def add(self, samples: bytes) -> None:
@@ -27,6 +31,7 @@ class Meter:
         block = numpy.frombuffer(samples, dtype=numpy.int16).astype(numpy.float64)
         if len(block):
             peak = int(numpy.abs(block).max())
+            self.zero_frames = 0 if peak else self.zero_frames + len(block)
             self._seen.append((float(numpy.dot(block, block)), len(block), peak))
 
     def read(self) -> tuple[float, float]:

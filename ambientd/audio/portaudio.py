@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from ambientd.audio import selection
+from ambientd import clock
+from ambientd.audio import pulse, selection
+from ambientd.audio.pace import Pace
 from ambientd.audio.ring import Ring
-from ambientd.audio.source import BLOCK_MS, State
+from ambientd.audio.source import BLOCK_MS, Anchor, Input, Instant, State
 from ambientd.errors import CaptureError
 
 RING_S = 30
@@ -28,10 +30,17 @@ With the wait for the first frames this stays below the 15 s that the daemon wai
 
 FIRST_FRAMES_TIMEOUT_S = 5.0
 
-SILENT_FOR_S = 2.0
-"""A stream that delivers nothing for so long is lost: blocks come every 20 ms."""
+SILENT_FOR_S = 1.5
+"""A stream that delivers nothing for so long is lost: blocks come every 20 ms. With the looks that
+the writer takes, this is said within 3 s."""
 
 CLOSE_TIMEOUT_S = 2.0
+
+KNOWN_WITHIN_S = 1.0
+"""How long an opening waits to learn from the audio server what was opened."""
+
+ASLEEP_NS = 200_000_000
+"""The two clocks that differ by sleep alone are not read at the same instant."""
 
 _DEVICE_UNAVAILABLE = -9985
 """paDeviceUnavailable (portaudio.h)."""
@@ -42,70 +51,111 @@ class Microphone:
 
     Args:
         name: as in ``ambientd.audio.selection.choose``.
+        allow_monitor: whether it may be the monitor of a sink. A track of a microphone that goes
+            away must not go on with what the speakers play.
     """
 
-    def __init__(self, name: str | None) -> None:
-        self.device = ""
+    is_microphone = True
+
+    def __init__(self, name: str | None, *, allow_monitor: bool) -> None:
         self.rate_hz = 0
         self.ring = Ring(0)
+        self.anchor = Anchor(0, 0)
         self.overflows = 0
         self._name = name
+        self._allow_monitor = allow_monitor
+        self._device = ""
+        self._was_loaded = False
+        self._server = pulse.Watch()
         self._stream: Any = None
         # The writer asks for the state while another thread closes: never of a freed stream.
         self._stream_lock = threading.Lock()
         self._first = threading.Event()
-        self._first_at_ns = 0
+        self._first_at = Instant(0, 0)
+        self._slept_ns = 0
         self._last_block_s = 0.0
+        self._pace = Pace(0)
 
-    def open(self) -> int:
+    def open(self) -> Instant:
         """Open the device and wait for its first frames."""
         opened: Future[None] = Future()
         threading.Thread(target=self._fulfil, args=(opened,), daemon=True).start()
         try:
             opened.result(OPEN_TIMEOUT_S)
         except TimeoutError:
-            raise CaptureError(
-                "the audio system does not answer",
-                "restart PipeWire, PulseAudio or the computer's audio service",
-                code="device_failed",
-            ) from None
+            raise _stuck() from None
         if not self._first.wait(FIRST_FRAMES_TIMEOUT_S):
             self.close()
             raise CaptureError(
-                f"{self.device} opened and delivers nothing",
+                f"{self._device} opened and delivers nothing",
                 "is it muted, suspended, or used by another program?",
                 code="no_audio",
             )
-        return self._first_at_ns
+        if sys.platform == "linux":
+            self._server = pulse.Watch()
+            self._server.start(KNOWN_WITHIN_S)
+        if self._is_forbidden():
+            device = self.input().device
+            self.close()
+            raise CaptureError(
+                f"there is no microphone; the default input is {device}, a monitor of what is"
+                " played",
+                "plug one in",
+                code="no_microphone",
+            )
+        return self._first_at
 
-    def begin(self) -> None:
+    def begin(self, position_frames: int) -> None:
         """Nothing to do: it delivers since it was opened."""
 
     def state(self) -> State:
-        """Tell whether blocks still come."""
+        """Tell whether blocks still come, at the rate they should, from where they should."""
         with self._stream_lock:
             if self._stream is None:
                 return State.ALIVE  # closed by us, which is no loss
             silent_s = time.monotonic() - self._last_block_s
-            is_lost = silent_s > SILENT_FOR_S or not self._stream.active
-        return State.LOST if is_lost else State.ALIVE
+            is_silent = silent_s > SILENT_FOR_S or not self._stream.active
+        if is_silent:
+            return State.SUSPENDED if self._server.is_suspended else State.LOST
+        if self._is_forbidden():
+            return State.LOST
+        return State.OFF_PACE if self._pace.is_off(self.anchor) else State.ALIVE
+
+    def input(self) -> Input:
+        """Tell what it is, as the audio server has it, or as PortAudio called it."""
+        return self._server.input or Input(self._device)
 
     def close(self) -> None:
-        """Close the stream; a stuck one is left to the end of the process."""
+        """Close the stream; a stuck one is left to the end of the process.
+
+        Raises:
+            CaptureError: it is stuck, and nothing can be opened in this process any more.
+        """
+        self._server.stop()
         with self._stream_lock:
             stream, self._stream = self._stream, None
         if stream is not None:
             closing = threading.Thread(target=stream.close, daemon=True)
             closing.start()
             closing.join(CLOSE_TIMEOUT_S)
+            if closing.is_alive():
+                raise _stuck()
+
+    def _is_forbidden(self) -> bool:
+        return self.input().is_monitor and not self._allow_monitor
 
     def _fulfil(self, opened: Future[None]) -> None:
         try:
             sounddevice = _load()
             with _quiet_stderr():
+                if self._was_loaded:
+                    # It looks for devices only when it starts. No stream is open now.
+                    sounddevice._terminate()
+                    sounddevice._initialize()
+                self._was_loaded = True
                 devices = sounddevice.query_devices()
                 info = selection.choose(devices, self._name, _default_index(sounddevice))
-                self.device = str(info["name"])
+                self._device = str(info["name"])
                 self._open_stream(sounddevice, info)
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             opened.set_exception(error)
@@ -117,6 +167,9 @@ class Microphone:
         for rate_hz in selection.rates_hz(info):
             self.rate_hz = rate_hz
             self.ring = Ring(RING_S * rate_hz)
+            self._first.clear()
+            self._slept_ns = clock.slept_ns()
+            self._pace = Pace(rate_hz)
             try:
                 self._stream = sounddevice.RawInputStream(
                     device=info["index"],
@@ -133,16 +186,22 @@ class Microphone:
                 self.close()
                 continue
             return
-        raise _explain(last_error, self.device)
+        raise _explain(last_error, self._device)
 
     def _on_block(self, data: Any, frames: int, timing: Any, flags: Any) -> None:
         # PortAudio waits for this: copy, count, leave.
+        now_ns, slept_ns = clock.boot_ns(), clock.slept_ns()
+        if slept_ns - self._slept_ns > ASLEEP_NS:
+            self.ring.skip((slept_ns - self._slept_ns) * self.rate_hz // 1_000_000_000, "asleep")
+        self._slept_ns = slept_ns
         self.ring.push(bytes(data), frames)
+        self.anchor = Anchor(self.ring.position_frames, now_ns)
         if flags.input_overflow:
             self.overflows += 1
         self._last_block_s = time.monotonic()
-        if not self._first_at_ns:
-            self._first_at_ns = time.time_ns() - frames * 1_000_000_000 // self.rate_hz
+        if not self._first.is_set():
+            length_ns = frames * 1_000_000_000 // self.rate_hz
+            self._first_at = Instant(time.time_ns() - length_ns, now_ns - length_ns)
             self._first.set()
 
 
@@ -195,6 +254,14 @@ def _default_index(sounddevice: Any) -> int | None:
         return int(sounddevice.query_devices(kind="input")["index"])
     except (sounddevice.PortAudioError, ValueError):
         return None
+
+
+def _stuck() -> CaptureError:
+    return CaptureError(
+        "the audio system does not answer",
+        "restart PipeWire, PulseAudio or the computer's audio service",
+        code="audio_stuck",
+    )
 
 
 def _explain(error: Any, device: str) -> CaptureError:

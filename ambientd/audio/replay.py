@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ambientd import clock
 from ambientd.audio.ring import Ring
-from ambientd.audio.source import BLOCK_MS, State
+from ambientd.audio.source import BLOCK_MS, Anchor, Input, Instant, State
 from ambientd.errors import CaptureError
 
 RING_S = 30
@@ -29,10 +30,12 @@ class Replay:
         speed: 1 is real time, 2 twice as fast; 0 is as fast as the writer takes it.
     """
 
+    is_microphone = False
+
     def __init__(self, path: Path, speed: float) -> None:
-        self.device = path.name
         self.rate_hz = 0
         self.ring = Ring(0)
+        self.anchor = Anchor(0, 0)
         self.overflows = 0
         self._path = path
         self._speed = speed
@@ -41,7 +44,7 @@ class Replay:
         self._closing = threading.Event()
         self._ended = False
 
-    def open(self) -> int:
+    def open(self) -> Instant:
         """Open the file; it starts when a session begins."""
         import soundfile
 
@@ -57,16 +60,23 @@ class Replay:
             raise _bad(self._path, "it holds no audio")
         self.rate_hz = rate_hz
         self.ring = Ring(RING_S * rate_hz)
-        return time.time_ns()
+        now = Instant(time.time_ns(), clock.boot_ns())
+        self.anchor = Anchor(0, now.boot_ns)
+        return now
 
-    def begin(self) -> None:
-        """Start playing."""
+    def begin(self, position_frames: int) -> None:
+        """Start playing, where the file and the track are at the same position."""
+        self._file.seek(min(position_frames, self._file.frames))
         self._thread = threading.Thread(target=self._play, name="replay", daemon=True)
         self._thread.start()
 
     def state(self) -> State:
         """Tell whether the file has been played."""
         return State.ENDED if self._ended else State.ALIVE
+
+    def input(self) -> Input:
+        """Tell what it is."""
+        return Input(self._path.name)
 
     def close(self) -> None:
         """Stop playing."""
@@ -101,6 +111,7 @@ class Replay:
                 while not self.ring.has_room(frames) and not self._closing.wait(FULL_PAUSE_S):
                     pass
             self.ring.push(mono.tobytes(), frames)
+            self.anchor = Anchor(self.ring.position_frames, clock.boot_ns())
 
 
 def _check_readable(path: Path) -> None:

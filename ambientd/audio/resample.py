@@ -1,30 +1,27 @@
-"""From the device's rate to the spool's 16 kHz, block by block with carried state."""
+"""From one rate to another, block by block with carried state."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ambientd.units import SPOOL_RATE_HZ
-
 
 class Resampler:
-    """Turns a stream of int16 samples into one of 16 kHz.
+    """Turns a stream of int16 samples into one of another rate.
 
-    Frame k of what comes out belongs to time k / 16000 of what went in; it comes up to 40 ms late,
+    Frame k of what comes out belongs to time k / to_hz of what went in; it comes up to 40 ms late,
     which ``finish`` makes good.
 
     Args:
-        rate_hz: rate of what goes in.
+        from_hz: rate of what goes in.
+        to_hz: rate of what comes out.
     """
 
-    def __init__(self, rate_hz: int) -> None:
+    def __init__(self, from_hz: int, to_hz: int) -> None:
         self._stream: Any = None
-        if rate_hz != SPOOL_RATE_HZ:
+        if from_hz != to_hz:
             import soxr
 
-            self._stream = soxr.ResampleStream(
-                rate_hz, SPOOL_RATE_HZ, 1, dtype="int16", quality="HQ"
-            )
+            self._stream = soxr.ResampleStream(from_hz, to_hz, 1, dtype="int16", quality="HQ")
 
     def process(self, samples: bytes) -> bytes:
         """Take a block and return what is ready."""

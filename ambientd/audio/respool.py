@@ -34,7 +34,7 @@ def respool(recording: Path, spool: Path, from_ms: int) -> int:
     fd = os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as out, soundfile.SoundFile(recording) as wav:
         rate_hz = wav.samplerate
-        resampler = Resampler(rate_hz)
+        resampler = Resampler(rate_hz, units.SPOOL_RATE_HZ)
         # Whole seconds, so that the position is exact at every rate.
         start_s = min(from_ms // 1000, wav.frames // rate_hz)
         wav.seek(start_s * rate_hz)

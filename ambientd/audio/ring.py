@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 
 class Hole(NamedTuple):
-    """Frames that were not kept.
+    """Frames that are not there.
 
     Attributes:
         frames: how many.
-        reason: ``overflow``.
+        reason: ``overflow``, or what the producer gave.
     """
 
     frames: int
@@ -29,31 +29,39 @@ class Ring:
     needs a lock.
 
     Attributes:
-        pushed_frames: frames that came in and were kept.
-        lost_frames: frames that were left out.
+        position_frames: frames that came in, what was left out or skipped included.
+        lost_frames: frames that came in and were left out.
     """
 
     def __init__(self, capacity_frames: int) -> None:
-        self.pushed_frames = 0
+        self.position_frames = 0
         self.lost_frames = 0
         self._capacity_frames = capacity_frames
+        self._pushed_frames = 0
         self._taken_frames = 0
         self._pieces: deque[bytes | Hole] = deque()
         self._hole_frames = 0
 
     def has_room(self, frames: int) -> bool:
         """Tell whether a block of so many frames would be kept."""
-        return self.pushed_frames - self._taken_frames + frames <= self._capacity_frames
+        return self._pushed_frames - self._taken_frames + frames <= self._capacity_frames
 
     def push(self, block: bytes, frames: int) -> None:
         """Add a block of int16 samples; producer only."""
+        self.position_frames += frames
         if not self.has_room(frames):
             self._hole_frames += frames
             self.lost_frames += frames
             return
         self.end_hole()
-        self.pushed_frames += frames
+        self._pushed_frames += frames
         self._pieces.append(block)
+
+    def skip(self, frames: int, reason: str) -> None:
+        """Leave a hole for frames that never came in; producer only."""
+        self.end_hole()
+        self.position_frames += frames
+        self._pieces.append(Hole(frames, reason))
 
     def end_hole(self) -> None:
         """Add the hole that has no block after it yet; producer, or after its last ``push``."""

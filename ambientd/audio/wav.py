@@ -11,7 +11,7 @@ import os
 import struct
 from pathlib import Path
 
-from ambientd.errors import StoreError
+from ambientd.errors import StoreError, WriteError
 from ambientd.units import SAMPLE_BYTES
 
 DATA_OFFSET_BYTES = 80
@@ -44,37 +44,50 @@ def header(rate_hz: int, data_bytes: int) -> bytes:
     return riff + spare + fmt + data
 
 
-def repair(path: Path) -> int:
+def repair(path: Path, *, extend_to_frames: int = 0) -> int:
     """Make a file of ours that was not closed playable: sizes by its length, whole frames only.
 
     Args:
         path: the file; links are not followed.
+        extend_to_frames: if it is shorter, it ends with a hole up to here.
 
     Returns:
         How many frames it holds.
 
     Raises:
         StoreError: it cannot be opened or is no capture of ours.
+        WriteError: the disk did not take it.
     """
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise StoreError(f"cannot repair {path}: {error.strerror}") from error
     try:
-        return _repair(fd, path)
+        rate_hz, frames = measure(fd)
+        frames = max(frames, extend_to_frames)
+        data_bytes = frames * SAMPLE_BYTES
+        os.ftruncate(fd, DATA_OFFSET_BYTES + data_bytes)
+        os.pwrite(fd, header(rate_hz, data_bytes), 0)
+        os.fsync(fd)
+    except ValueError as error:
+        raise StoreError(f"cannot repair {path}: {error}") from None
+    except OSError as error:
+        raise WriteError(path.name, error) from error
     finally:
         os.close(fd)
+    return frames
 
 
-def _repair(fd: int, path: Path) -> int:
+def measure(fd: int) -> tuple[int, int]:
+    """Return the rate of a file of ours, and how many whole frames it holds by its length.
+
+    Raises:
+        ValueError: it is no file of ours.
+        OSError: it cannot be read.
+    """
     head = os.pread(fd, DATA_OFFSET_BYTES, 0)
     is_ours = head[:4] in (b"RIFF", b"RF64") and head[12:16] in (b"JUNK", b"ds64")
     if len(head) < DATA_OFFSET_BYTES or not is_ours:
-        raise StoreError(f"cannot repair {path}: it has no header of ours")
-    rate_hz = struct.unpack_from("<I", head, 60)[0]
-    frames = int((os.fstat(fd).st_size - DATA_OFFSET_BYTES) // SAMPLE_BYTES)
-    data_bytes = frames * SAMPLE_BYTES
-    os.ftruncate(fd, DATA_OFFSET_BYTES + data_bytes)
-    os.pwrite(fd, header(rate_hz, data_bytes), 0)
-    os.fsync(fd)
-    return frames
+        raise ValueError("it has no header of ours")
+    rate_hz = int(struct.unpack_from("<I", head, 60)[0])
+    return rate_hz, (os.fstat(fd).st_size - DATA_OFFSET_BYTES) // SAMPLE_BYTES

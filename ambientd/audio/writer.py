@@ -15,6 +15,7 @@ from typing import Any
 from ambientd.audio.disk import Disk, Send
 from ambientd.audio.level import Meter
 from ambientd.audio.ring import Hole
+from ambientd.audio.settled import Settled
 from ambientd.audio.source import BLOCK_MS, Source, State
 from ambientd.audio.sync import SYNCED, Syncer
 from ambientd.audio.track_files import TrackFiles
@@ -34,7 +35,17 @@ METER_MS = 300
 STATE_CHECK_S = 0.25
 LOST_LOOKS = 3
 
+INPUT_SETTLES_S = 1.0
+"""A change of the input is told when it has lasted so long: a plug changes it several times."""
+
 WRITTEN = "written"
+
+WHY_ENDED = {
+    State.ENDED: "the file has ended",
+    State.LOST: "the microphone went away",
+    State.SUSPENDED: "the microphone was suspended",
+    State.OFF_PACE: "the microphone changed its rate",
+}
 
 
 class Writer:
@@ -61,6 +72,7 @@ class Writer:
         self._last_check_s = 0.0
         self._overflows = 0
         self._lost_looks = 0
+        self._input = Settled(source.input(), INPUT_SETTLES_S)
         self._thread = threading.Thread(
             target=self._write_until_stopped, name="writer", daemon=True
         )
@@ -170,21 +182,33 @@ class Writer:
         if self._source.overflows > self._overflows:
             self._overflows = self._source.overflows
             self._send("overflow", at_ms=self._files.queued_ms)
+        if (changed := self._input.see(self._source.input(), time.monotonic())) is not None:
+            self._send("input", at_ms=self._files.queued_ms, **changed._asdict())
         state = self._source.state()
         if state is State.ALIVE or self._ended or not self._source.ring.is_empty():
             self._lost_looks = 0
             return
         self._lost_looks += 1
         # Again: if this process was stopped for a while, the next block is on its way.
-        if state is State.LOST and self._lost_looks < LOST_LOOKS:
+        if state is not State.ENDED and self._lost_looks < LOST_LOOKS:
             return
         self._ended = True
-        what = "the file has ended" if state is State.ENDED else "the microphone went away"
-        self._send("ended", reason=state.value, message=what)
+        self._send("ended", reason=state.value, message=WHY_ENDED[state])
 
     def _counts(self) -> dict[str, Any]:
+        zero_frames = self._meter.zero_frames if self._source.is_microphone else 0
         return {
             "frames": self._files.frames,
             "spool_frames": self._files.spool_frames,
             "lost_frames": self._source.ring.lost_frames,
+            "heard_ns": self._heard_ns(),
+            "zero_ms": frames_to_ms(zero_frames, self._files.device_rate_hz),
         }
+
+    def _heard_ns(self) -> int:
+        """Return when the last frame that is on disk was heard, as ``clock.boot_ns``."""
+        files = self._files
+        written_frames = (files.frames - files.start_frames) * files.device_rate_hz // files.rate_hz
+        anchor = self._source.anchor
+        behind_frames = anchor.position_frames - written_frames
+        return anchor.boot_ns - behind_frames * 1_000_000_000 // files.device_rate_hz

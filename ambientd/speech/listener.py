@@ -79,8 +79,11 @@ class Listener:
         return self._ended
 
     def add_hole(self, start_ms: int, end_ms: int) -> None:
-        """Say that there is no audio between two times; what lies behind us does not matter."""
-        if self._frame_at(end_ms) > self._next_frame:
+        """Say that there is no audio between two times; what lies behind us does not matter.
+
+        A hole without length is a place where the audio breaks off; what follows comes later.
+        """
+        if self._frame_at(end_ms) >= self._next_frame:
             self._holes.append((start_ms, end_ms))
 
     def has_work(self) -> bool:

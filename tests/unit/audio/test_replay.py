@@ -37,8 +37,8 @@ def test_every_channel_is_heard_and_no_frame_is_missing(tmp_path: Path) -> None:
     soundfile.write(path, numpy.column_stack([left, numpy.zeros_like(left)]), RATE_HZ)
     source = Replay(path, speed=0)
     source.open()
-    assert (source.device, source.rate_hz) == ("stereo.flac", RATE_HZ)
-    source.begin()
+    assert (source.input().device, source.rate_hz) == ("stereo.flac", RATE_HZ)
+    source.begin(0)
     assert (read_all(source) == left // 10 * 5).all()
     source.close()
 
@@ -49,7 +49,7 @@ def test_at_full_speed_it_waits_for_the_writer_and_loses_nothing(tmp_path: Path)
     soundfile.write(path, samples, RATE_HZ)
     source = Replay(path, speed=0)
     source.open()
-    source.begin()
+    source.begin(0)
     # Nothing is taken until the ring is full.
     deadline_s = time.monotonic() + BOUND_S
     while source.ring.has_room(RATE_HZ // 50):
@@ -70,7 +70,7 @@ def test_it_is_never_ahead_of_its_clock(tmp_path: Path, speed: int) -> None:
     source.open()
     assert source.ring.is_empty(), "it starts when a session begins"
     begun_s = time.monotonic()
-    source.begin()
+    source.begin(0)
     read_all(source)
     # A slow machine may take longer; sooner is impossible.
     assert time.monotonic() - begun_s >= duration_s / speed
@@ -83,7 +83,7 @@ def test_it_can_be_closed_in_the_middle_and_before_it_began(tmp_path: Path) -> N
     for speed in (0, 1):
         source = Replay(path, speed=speed)
         source.open()
-        source.begin()
+        source.begin(0)
         source.close()
         assert source.state() is State.ENDED
     waiting = Replay(path, speed=1)

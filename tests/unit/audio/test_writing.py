@@ -16,7 +16,7 @@ import soundfile
 
 from ambientd.audio import respool, sync, wav, writer
 from ambientd.audio.ring import Hole, Ring
-from ambientd.audio.source import State
+from ambientd.audio.source import Anchor, Input, Instant, State
 from ambientd.audio.track_files import TrackFiles
 
 RATE_HZ = 48_000
@@ -58,7 +58,7 @@ def test_what_is_missing_at_the_end_is_a_hole_too() -> None:
 def test_a_position_in_every_file_is_a_time(folder_fd: int, tmp_path: Path, rate_hz: int) -> None:
     block = rate_hz // 50
     before, after = tone(block * 50, rate_hz), tone(block * 25, rate_hz)
-    files = TrackFiles(folder_fd, "room", rate_hz, spool=True)
+    files = TrackFiles.create(folder_fd, "room", rate_hz, spool=True)
     for start in range(0, len(before), block):
         files.add(before[start : start + block].tobytes())
         files.flush()
@@ -84,7 +84,7 @@ def test_a_position_in_every_file_is_a_time(folder_fd: int, tmp_path: Path, rate
 
 
 def test_a_hole_at_the_very_end_is_kept(folder_fd: int, tmp_path: Path) -> None:
-    files = TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
+    files = TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True)
     files.add(tone(RATE_HZ).tobytes())
     files.add_hole(RATE_HZ)
     files.finish()
@@ -96,7 +96,7 @@ def test_a_hole_at_the_very_end_is_kept(folder_fd: int, tmp_path: Path) -> None:
 
 
 def test_the_native_file_is_locked_while_it_is_open(folder_fd: int, tmp_path: Path) -> None:
-    files = TrackFiles(folder_fd, "room", RATE_HZ, spool=False)
+    files = TrackFiles.create(folder_fd, "room", RATE_HZ, spool=False)
     with (tmp_path / "room.native.wav").open("rb") as other:
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +108,7 @@ def test_the_native_file_is_locked_while_it_is_open(folder_fd: int, tmp_path: Pa
 def test_existing_files_are_never_written_over(folder_fd: int, tmp_path: Path) -> None:
     (tmp_path / "room.native.wav").write_bytes(b"precious")
     with pytest.raises(FileExistsError):
-        TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
+        TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True)
     assert (tmp_path / "room.native.wav").read_bytes() == b"precious"
 
 
@@ -117,7 +117,7 @@ def test_files_that_cannot_both_be_created_leave_none_behind(
 ) -> None:
     (tmp_path / "room.live.pcm").write_bytes(b"precious")
     with pytest.raises(FileExistsError):
-        TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
+        TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True)
     assert [path.name for path in tmp_path.iterdir()] == ["room.live.pcm"]
     assert (tmp_path / "room.live.pcm").read_bytes() == b"precious"
 
@@ -125,21 +125,26 @@ def test_files_that_cannot_both_be_created_leave_none_behind(
 class Blocks:
     """A source whose blocks the test pushes itself."""
 
-    device = "test"
+    is_microphone = True
     rate_hz = RATE_HZ
 
     def __init__(self) -> None:
         self.ring = Ring(30 * RATE_HZ)
+        self.anchor = Anchor(0, 0)
         self.overflows = 0
         self.now = State.ALIVE
+        self.known = Input("test")
 
-    def open(self) -> int:
-        return 0
+    def open(self) -> Instant:
+        return Instant(0, 0)
 
-    def begin(self) -> None: ...
+    def begin(self, position_frames: int) -> None: ...
 
     def state(self) -> State:
         return self.now
+
+    def input(self) -> Input:
+        return self.known
 
     def close(self) -> None: ...
 
@@ -172,7 +177,7 @@ def test_a_disk_that_refuses_loses_nothing_when_it_takes_audio_again(
     folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     source, events = Blocks(), Events()
-    files = TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
+    files = TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True)
     samples = tone(RATE_HZ)
     blocks = [samples[start : start + BLOCK_FRAMES] for start in range(0, RATE_HZ, BLOCK_FRAMES)]
     running = writer.Writer(source, files, events.send)
@@ -216,7 +221,7 @@ def test_what_a_full_disk_never_took_is_said_as_a_gap_and_the_file_is_valid(
     folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, events = Blocks(), Events()
-    files = TrackFiles(folder_fd, "room", RATE_HZ, spool=False)
+    files = TrackFiles.create(folder_fd, "room", RATE_HZ, spool=False)
     running = writer.Writer(source, files, events.send)
     running.start()
     source.ring.push(tone(RATE_HZ).tobytes(), RATE_HZ)
@@ -242,7 +247,9 @@ def test_a_disk_that_refuses_once_while_a_recording_stops_costs_nothing(
     folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, events = Blocks(), Events()
-    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    running = writer.Writer(
+        source, TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True), events.send
+    )
     # Nothing is written before the stop, so that the refusal meets the last writes.
     monkeypatch.setattr(writer, "BATCH_S", 60.0)
     monkeypatch.setattr(writer, "RETRY_S", 0.01)
@@ -269,7 +276,7 @@ def test_a_disk_that_refuses_once_while_a_recording_stops_costs_nothing(
 def test_what_is_given_up_leaves_whole_frames(
     folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = TrackFiles(folder_fd, "room", 16_000, spool=True)
+    files = TrackFiles.create(folder_fd, "room", 16_000, spool=True)
     real = os.pwrite
     files.add(tone(4, 16_000).tobytes())
 
@@ -294,7 +301,9 @@ def test_a_disk_that_does_not_sync_is_said_once_and_so_is_its_recovery(
     folder_fd: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, events = Blocks(), Events()
-    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    running = writer.Writer(
+        source, TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True), events.send
+    )
     monkeypatch.setattr(sync, "SYNC_S", 0.01)
     refusals = iter([True] * 3)
 
@@ -316,7 +325,7 @@ def test_an_overflow_is_a_gap_of_its_length(folder_fd: int, tmp_path: Path) -> N
     source.ring = Ring(RATE_HZ)
     source.ring.push(tone(RATE_HZ).tobytes(), RATE_HZ)
     source.ring.push(tone(RATE_HZ // 2).tobytes(), RATE_HZ // 2)
-    files = TrackFiles(folder_fd, "room", RATE_HZ, spool=True)
+    files = TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True)
     running = writer.Writer(source, files, events.send)
     running.start()
     gap_is_next = events.wait_for(event="progress", frames=RATE_HZ)
@@ -332,7 +341,9 @@ def test_samples_that_the_audio_system_dropped_are_said(folder_fd: int) -> None:
     source, events = Blocks(), Events()
     source.ring.push(tone(RATE_HZ).tobytes(), RATE_HZ)
     source.overflows = 3
-    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    running = writer.Writer(
+        source, TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True), events.send
+    )
     running.start()
     events.wait_for(event="overflow", at_ms=1000)
     running.finish()
@@ -345,7 +356,9 @@ def test_a_source_that_ends_is_said_once_and_only_when_all_is_written(
     source, events = Blocks(), Events()
     source.ring.push(tone(RATE_HZ).tobytes(), RATE_HZ)
     source.now = State.LOST
-    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    running = writer.Writer(
+        source, TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True), events.send
+    )
     running.start()
     events.wait_for(event="ended", reason="device_lost")
     running.finish()
@@ -376,7 +389,9 @@ def test_a_microphone_that_is_back_at_the_next_look_was_not_lost(
 ) -> None:
     monkeypatch.setattr(writer, "STATE_CHECK_S", 0.0)
     source, events = Blinking(writer.LOST_LOOKS - 1), Events()
-    running = writer.Writer(source, TrackFiles(folder_fd, "room", RATE_HZ, spool=True), events.send)
+    running = writer.Writer(
+        source, TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True), events.send
+    )
     running.start()
     assert source.is_back.wait(10)
     running.finish()
@@ -385,7 +400,7 @@ def test_a_microphone_that_is_back_at_the_next_look_was_not_lost(
 
 def test_a_spool_made_anew_is_the_one_that_was_written_live(folder_fd: int, tmp_path: Path) -> None:
     samples = tone(5 * 44_100, 44_100)
-    files = TrackFiles(folder_fd, "room", 44_100, spool=True)
+    files = TrackFiles.create(folder_fd, "room", 44_100, spool=True)
     for start in range(0, len(samples), 882):
         files.add(samples[start : start + 882].tobytes())
     files.finish()
