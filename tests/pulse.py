@@ -103,6 +103,22 @@ class Server:
             timeout=20,
         ).returncode
 
+    def load(self, module: str, *arguments: str) -> str:
+        """Load a module and return its index, for ``unload``."""
+        done = subprocess.run(
+            ["pactl", "load-module", module, *arguments],
+            env={**os.environ, **self.environ},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        return done.stdout.strip()
+
+    def unload(self, index: str) -> None:
+        """Unload a module: what it made goes away as if it was unplugged."""
+        self.control("unload-module", index)
+
     def speak(self, path: Path, sink: str = "room") -> subprocess.Popen[bytes]:
         """Start playing a file to a sink in real time; wait on the result for its end."""
         return subprocess.Popen(

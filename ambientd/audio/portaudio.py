@@ -51,8 +51,8 @@ class Microphone:
 
     Args:
         name: as in ``ambientd.audio.selection.choose``.
-        allow_monitor: whether it may be the monitor of a sink. A track of a microphone that goes
-            away must not go on with what the speakers play.
+        allow_monitor: whether it may be the monitor of a sink when it is opened. What was opened as
+            a microphone never goes on with what the speakers play.
     """
 
     is_microphone = True
@@ -103,6 +103,7 @@ class Microphone:
                 "plug one in",
                 code="no_microphone",
             )
+        self._allow_monitor = self.input().is_monitor
         return self._first_at
 
     def begin(self, position_frames: int) -> None:

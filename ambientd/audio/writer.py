@@ -185,12 +185,14 @@ class Writer:
         if (changed := self._input.see(self._source.input(), time.monotonic())) is not None:
             self._send("input", at_ms=self._files.queued_ms, **changed._asdict())
         state = self._source.state()
-        if state is State.ALIVE or self._ended or not self._source.ring.is_empty():
-            self._lost_looks = 0
-            return
-        self._lost_looks += 1
         # Again: if this process was stopped for a while, the next block is on its way.
-        if state is not State.ENDED and self._lost_looks < LOST_LOOKS:
+        is_silent = state in (State.LOST, State.SUSPENDED)
+        self._lost_looks = self._lost_looks + 1 if is_silent else 0
+        if state is State.ALIVE or self._ended or 0 < self._lost_looks < LOST_LOOKS:
+            return
+        if self._disk.refuses(WRITTEN):
+            return  # what is in memory can wait for the disk, but not through a close
+        if state is State.ENDED and not self._source.ring.is_empty():
             return
         self._ended = True
         self._send("ended", reason=state.value, message=WHY_ENDED[state])

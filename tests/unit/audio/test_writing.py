@@ -211,6 +211,9 @@ def test_a_disk_that_refuses_loses_nothing_when_it_takes_audio_again(
         "frames": RATE_HZ,
         "spool_frames": 16_000,
         "lost_frames": 0,
+        # A second after position 0, which the source says was heard at 0.
+        "heard_ns": 1_000_000_000,
+        "zero_ms": 0,
     }
     native, _ = soundfile.read(tmp_path / "room.native.wav", dtype="int16")
     assert (native == samples).all()
