@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ambientd import wire
+from tests import accounts
 
 BIN = Path(sys.executable).parent
 START_TIMEOUT_S = 30.0
@@ -131,6 +132,7 @@ def daemon(at: Place, *arguments: str) -> Iterator[Daemon]:
             running.terminate()
         except subprocess.TimeoutExpired:
             running.kill()
+    accounts.check(at.root, running.log)
 
 
 class Client:

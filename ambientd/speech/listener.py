@@ -57,6 +57,9 @@ class Listener:
         self._cold = True
         self._holes: list[tuple[int, int]] = []
         self._ended = False
+        self._from_ms = from_ms
+        self._heard_frames = 0
+        self._skipped_frames = 0
 
     @property
     def settled_ms(self) -> int:
@@ -77,6 +80,17 @@ class Listener:
     def is_through(self) -> bool:
         """Whether the track is complete and everything of it was heard."""
         return self._ended
+
+    def account(self) -> dict[str, int]:
+        """Return what became of the track: ``from_ms`` + ``heard_ms`` + ``skipped_ms`` is its end.
+
+        Speech and silence were heard, holes were skipped; nothing is counted twice or left out.
+        """
+        return {
+            "from_ms": self._from_ms,
+            "heard_ms": units.frames_to_ms(self._heard_frames, units.SPOOL_RATE_HZ),
+            "skipped_ms": units.frames_to_ms(self._skipped_frames, units.SPOOL_RATE_HZ),
+        }
 
     def add_hole(self, start_ms: int, end_ms: int) -> None:
         """Say that there is no audio between two times; what lies behind us does not matter.
@@ -122,6 +136,7 @@ class Listener:
             if turn is not None:
                 turns.append(turn)
         self._next_frame += count * FRAME_SAMPLES
+        self._heard_frames += count * FRAME_SAMPLES
         return turns
 
     def _hear_rest(self, available: int) -> list[Turn]:
@@ -138,6 +153,7 @@ class Listener:
                 # The frame was filled up with zeros: the turn must not reach into them.
                 turns.append(Turn(turn.start_ms, min(turn.end_ms, end_ms)))
             self._next_frame += available
+            self._heard_frames += available
         last = self._segmenter.finish(end_ms)
         return turns if last is None else [*turns, last]
 
@@ -145,7 +161,9 @@ class Listener:
         _, end_ms = self._holes.pop(0)
         turns = self._hear_rest(available)
         self._segmenter.skip_to(end_ms)
-        self._next_frame = max(self._next_frame, self._frame_at(end_ms))
+        end_frame = max(self._next_frame, self._frame_at(end_ms))
+        self._skipped_frames += end_frame - self._next_frame
+        self._next_frame = end_frame
         self._vad.reset()
         self._cold = False
         return turns

@@ -329,6 +329,8 @@ class Transcriber:
             logs.event("turn.rejected", track=event["track"], reason=reason)
         elif kind == "drained":
             self.tracks[event["track"]].drained = True
+            account = {key: event[key] for key in ("from_ms", "heard_ms", "skipped_ms")}
+            logs.event("track.drained", track=event["track"], **account)
         elif kind == "fault":
             self._fault = TranscriberError(
                 event["message"], event.get("hint", ""), code=event["code"]

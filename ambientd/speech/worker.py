@@ -222,7 +222,7 @@ class Worker:
             self._unreported[track.name] = track
         if is_drained and not track.drained_said:
             track.drained_said = True
-            self._pipe.send("drained", track=track.name)
+            self._pipe.send("drained", track=track.name, **track.account())
 
     def _owed(self, track: str) -> list[int]:
         """Return the starts of a track's turns that wait or are in hand."""

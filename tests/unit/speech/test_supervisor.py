@@ -97,7 +97,13 @@ COST = {"decodes": 1, "decode_ms": 200}
 READY = {"event": "ready", "track": "room"}
 DECODING = {"event": "decoding", "kind": "turn", **TURN}
 PUBLISHED = {"event": "turn", **TURN, **TEXT, **COST}
-DRAINED = {"event": "drained", "track": "room"}
+DRAINED = {
+    "event": "drained",
+    "track": "room",
+    "from_ms": 0,
+    "heard_ms": 0,
+    "skipped_ms": 0,
+}
 
 
 async def test_a_worker_is_told_everything_and_its_turns_are_published(stage: Stage) -> None:

@@ -1,0 +1,68 @@
+"""The bookkeeping that holds for every session that is done, checked after every daemon of a test.
+
+Speech, silence and gaps together are as long as the track, and the log, the events and the audio
+agree about it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import soundfile
+
+TOLERANCE_MS = 2
+"""Each position is rounded down to a whole millisecond by itself."""
+
+
+def check(root: Path, log: Path) -> None:
+    """Check the sessions that a daemon has finished.
+
+    Args:
+        root: its sessions folder.
+        log: its log, which may be of several daemons, one after another.
+    """
+    account: dict[str, int] = {}
+    for line in log.read_text(encoding="utf-8").splitlines():
+        if " track.drained " in line:
+            account = {key: int(value) for key, value in re.findall(r"(\w+_ms)=(\d+)", line)}
+        elif " session.done " in line and account:
+            folder = root / line.split("id=")[1].split()[0]
+            if (folder / "transcript.md").exists():
+                _check_session(folder, account)
+            account = {}
+
+
+def _check_session(folder: Path, account: dict[str, int]) -> None:
+    audio = soundfile.info(folder / "audio" / "room.wav")
+    length_ms = audio.frames * 1000 // audio.samplerate
+    meta = json.loads((folder / "session.json").read_text(encoding="utf-8"))
+    assert abs(meta["duration_s"] * 1000 - length_ms) <= TOLERANCE_MS, folder
+    from_ms, heard_ms = account["from_ms"], account["heard_ms"]
+    gaps = [event for event in _records(folder / "events.jsonl") if event["kind"] == "gap"]
+    rounding_ms = TOLERANCE_MS * (len(gaps) + 1)
+    accounted_ms = from_ms + heard_ms + account["skipped_ms"]
+    assert abs(accounted_ms - length_ms) <= rounding_ms, (folder, account, length_ms)
+    said_ms = sum(max(0, gap["end_ms"] - max(from_ms, gap["start_ms"])) for gap in gaps)
+    assert abs(said_ms - account["skipped_ms"]) <= rounding_ms, (folder, account, gaps)
+
+    turns = _records(folder / "raw.jsonl")
+    for before, after in itertools.pairwise(turns):
+        assert before["end_ms"] <= after["start_ms"], (folder, before, after)
+    for turn in turns:
+        assert 0 <= turn["start_ms"] < turn["end_ms"] <= length_ms, (folder, turn, length_ms)
+        for gap in gaps:
+            apart = turn["end_ms"] <= gap["start_ms"] or gap["end_ms"] <= turn["start_ms"]
+            assert apart, (folder, turn, gap)
+    spoken_ms = sum(
+        turn["end_ms"] - turn["start_ms"] for turn in turns if turn["start_ms"] >= from_ms
+    )
+    assert spoken_ms <= heard_ms, (folder, account)
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
