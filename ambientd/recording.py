@@ -15,7 +15,6 @@ from typing import Any
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from ambientd import child, finishing, logs, units
 from ambientd.audio import wav
@@ -49,6 +48,7 @@ async def open_recording(
     name: str | None,
     model: str | None,
     worker_config: dict[str, Any] | None,
+    floor_bytes: int,
 ) -> Recording:
     """Open the microphone and create the session; the caller runs the result.
 
@@ -58,6 +58,7 @@ async def open_recording(
         name: the session's name, or None.
         model: the speech model's name; None when the session is not to be transcribed.
         worker_config: what a transcriber worker is told first; None as above.
+        floor_bytes: the free room below which it stops by itself; 0 for none.
 
     Raises:
         AmbientError: it could not be started; nothing was created.
@@ -79,7 +80,8 @@ async def open_recording(
             tracks={ROOM: track},
             basis="record",
         )
-        await _begin(capture, session, spool=worker_config is not None)
+        spool = worker_config is not None
+        await _begin(capture, session, spool=spool, floor_bytes=floor_bytes)
     except BaseException:
         await capture.end(CLOSE_TIMEOUT_S)
         if session is not None:
@@ -93,9 +95,10 @@ async def _open_input(capture: child.Child, source: dict[str, Any]) -> dict[str,
     return await _expect(capture, "the input did not open")
 
 
-async def _begin(capture: child.Child, session: Session, *, spool: bool) -> None:
+async def _begin(capture: child.Child, session: Session, *, spool: bool, floor_bytes: int) -> None:
     """Have the capture child create its files; frames since the opening become their head."""
-    await capture.send("begin", folder=str(session.audio_path), track=ROOM, spool=spool)
+    folder = str(session.audio_path)
+    await capture.send("begin", folder=folder, track=ROOM, spool=spool, floor_bytes=floor_bytes)
     await _expect(capture, "the recording did not begin")
 
 
@@ -120,7 +123,8 @@ class Recording:
         progress: what the capture child last said of its progress.
         state: ``recording``, ``closing`` or ``finishing``.
         why_ended: why it stopped, for people.
-        warning: what is wrong at the moment, or an empty string.
+        warning: what is wrong with the capture child at the moment, or an empty string.
+        disk: how the disk takes audio: the capture child's last word on it.
         problem: why it could not be finished, or an empty string.
         started_s: when it began, on the event loop's clock.
         turns: how many turns are published.
@@ -140,6 +144,7 @@ class Recording:
         self.state = "recording"
         self.why_ended = ""
         self.warning = ""
+        self.disk: dict[str, Any] = {"state": "ok", "message": ""}
         self.problem = ""
         self.started_s = anyio.current_time()
         self.turns = 0
@@ -204,7 +209,7 @@ class Recording:
                 self.problem = self.transcriber.problem
         finally:
             await self._capture.end(CLOSE_TIMEOUT_S)
-            session.release()
+            await finishing.release(session)
             self.closed.set()
             self.done.set()
 
@@ -218,6 +223,7 @@ class Recording:
                 group.start_soon(self._stop_after, seconds)
             closed_well = await self._follow()
             group.cancel_scope.cancel()
+        self._note_disk({"state": "ok"})
         await self._capture.end(CLOSE_TIMEOUT_S)
         if not closed_well:
             await self._mend()
@@ -270,27 +276,43 @@ class Recording:
             elif kind == "overflow":
                 self._note("overflow", start_ms=event["at_ms"], end_ms=event["at_ms"])
             elif kind == "disk":
-                self.warning = "" if event["state"] == "ok" else event["message"]
-                logs.event("capture.disk", level=logging.WARNING, state=event["state"])
-            elif kind == "ended":
-                if event["reason"] == "device_lost":
-                    self._note("device_lost", start_ms=self.captured_ms)
-                self.stop(event["message"])
+                self._note_disk(event)
+            elif kind in ("ended", "must_end"):
+                self._take_end(event)
             elif kind == "fault":
                 self.why_ended = event["message"]
         return False
+
+    def _take_end(self, event: dict[str, Any]) -> None:
+        at_ms = self.captured_ms
+        if event["event"] == "must_end":
+            self._note(event["reason"], start_ms=at_ms, end_ms=at_ms, reason=event["message"])
+        elif event["reason"] == "device_lost":
+            self._note("device_lost", start_ms=at_ms)
+        self.stop(event["message"])
 
     async def _mend(self) -> None:
         """Make what a capture child left behind playable."""
         self.why_ended = self.why_ended or "the capture process ended unexpectedly"
         logs.event("capture.lost", level=logging.ERROR, id=self.session.id, why=self.why_ended)
         native = self.session.audio_path / native_wav(ROOM)
-        self.progress["frames"] = await anyio.to_thread.run_sync(wav.repair, native)
+        self.progress["frames"] = await finishing.apart(wav.repair, native)
         if self.transcriber is not None:
             spool = self.session.audio_path / spool_name(ROOM)
             frames = spool.stat().st_size // units.SAMPLE_BYTES
             self.transcriber.add_frames(ROOM, frames)
         self._note("capture_lost", end_ms=self.captured_ms, reason=self.why_ended)
+
+    def _note_disk(self, event: dict[str, Any]) -> None:
+        """Take what the disk does now; what it did until now is noted when that has passed."""
+        before, self.disk = self.disk, event
+        if event["state"] == before["state"]:
+            return
+        logs.event("capture.disk", level=logging.WARNING, state=event["state"])
+        if event["state"] == "ok":
+            end_ms = event.get("end_ms", self.captured_ms)
+            span = {"start_ms": before["start_ms"], "end_ms": max(before["end_ms"], end_ms)}
+            self._note(before["state"], **span, reason=before["message"])
 
     def _note_gap(self, event: dict[str, Any]) -> None:
         start_ms, end_ms = event["start_ms"], event["end_ms"]

@@ -5,7 +5,7 @@ must be torn down to see new devices, and because a stuck device must be killabl
 closes it finishes its files and exits: a daemon that dies loses no audio.
 
 Orders: ``open``, ``begin``, ``stop``. Events: ``open`` or ``fault``, ``begun``, ``progress``,
-``gap``, ``overflow``, ``disk``, ``ended``, ``closed``.
+``gap``, ``overflow``, ``disk``, ``must_end``, ``ended``, ``closed``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from ambientd.audio.ground import Ground
 from ambientd.audio.source import Source
 from ambientd.audio.track_files import TrackFiles
 from ambientd.audio.writer import Writer
-from ambientd.errors import AmbientError, CaptureError
+from ambientd.errors import AmbientError, CaptureError, disk_advice
 from ambientd.pipe import ParentPipe
+from ambientd.store.layout import native_wav
 
 LAST_WORDS_S = 5.0
 """How long the daemon has to take the last events."""
@@ -78,17 +80,22 @@ def make_source(wanted: dict[str, Any]) -> Source:
 
 
 def _begin(pipe: ParentPipe, source: Source, order: dict[str, Any]) -> Writer:
+    folder, track = Path(order["folder"]), order["track"]
     try:
-        folder_fd = os.open(order["folder"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            files = TrackFiles(folder_fd, order["track"], source.rate_hz, spool=order["spool"])
+            files = TrackFiles(folder_fd, track, source.rate_hz, spool=order["spool"])
         finally:
             os.close(folder_fd)
+        ground = Ground(folder / native_wav(track), order.get("floor_bytes", 0), pipe.send)
     except OSError as error:
-        raise CaptureError(f"cannot create the audio files: {error.strerror}") from error
+        raise CaptureError(
+            f"cannot create the audio files: {error.strerror}", disk_advice(error)
+        ) from error
     writer = Writer(source, files, pipe.send)
     source.begin()
     writer.start()
+    ground.start()
     pipe.send("begun")
     return writer
 

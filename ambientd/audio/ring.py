@@ -15,7 +15,7 @@ class Hole(NamedTuple):
 
     Attributes:
         frames: how many.
-        reason: ``overflow``.
+        reason: why: what ``Ring.full_reason`` was when the first of them came.
     """
 
     frames: int
@@ -31,15 +31,18 @@ class Ring:
     Attributes:
         pushed_frames: frames that came in and were kept.
         lost_frames: frames that were left out.
+        full_reason: why nobody takes anything, should the ring be full; the consumer sets it.
     """
 
     def __init__(self, capacity_frames: int) -> None:
         self.pushed_frames = 0
         self.lost_frames = 0
+        self.full_reason = "overflow"
         self._capacity_frames = capacity_frames
         self._taken_frames = 0
         self._pieces: deque[bytes | Hole] = deque()
         self._hole_frames = 0
+        self._hole_reason = ""
 
     def has_room(self, frames: int) -> bool:
         """Tell whether a block of so many frames would be kept."""
@@ -48,6 +51,8 @@ class Ring:
     def push(self, block: bytes, frames: int) -> None:
         """Add a block of int16 samples; producer only."""
         if not self.has_room(frames):
+            if not self._hole_frames:
+                self._hole_reason = self.full_reason
             self._hole_frames += frames
             self.lost_frames += frames
             return
@@ -58,7 +63,7 @@ class Ring:
     def end_hole(self) -> None:
         """Add the hole that has no block after it yet; producer, or after its last ``push``."""
         if self._hole_frames:
-            self._pieces.append(Hole(self._hole_frames, "overflow"))
+            self._pieces.append(Hole(self._hole_frames, self._hole_reason))
             self._hole_frames = 0
 
     def take(self) -> bytes | Hole | None:

@@ -52,7 +52,7 @@ class Writer:
         self._send = send
         self._meter = Meter(METER_MS // BLOCK_MS)
         self._stop = threading.Event()
-        self._disk = Disk(send)
+        self._disk = Disk(send, self._heard_ms)
         self._syncer = Syncer(files, self._disk)
         self._ended = False
         self._last_report_s = 0.0
@@ -81,7 +81,7 @@ class Writer:
         self._source.ring.end_hole()
         is_whole = self._drain_at_last()
         self._files.finish()
-        if not (self._flush() and is_whole):
+        if not (is_whole and self._flush()):
             self._give_up()
         self._patch_header()
         self._disk.takes(SYNCED, self._files.sync)
@@ -97,12 +97,14 @@ class Writer:
             os._exit(1)
 
     def _write(self) -> None:
-        while not self._stop.wait(RETRY_S if self._disk.refuses(WRITTEN) else BATCH_S):
+        while not self._stop.wait(RETRY_S if self._disk.refusal(WRITTEN) else BATCH_S):
             self._drain()
             self._report(time.monotonic())
 
     def _flush(self) -> bool:
-        return self._disk.takes(WRITTEN, self._files.flush)
+        is_taken = self._disk.takes(WRITTEN, self._files.flush)
+        self._source.ring.full_reason = self._disk.refusal(WRITTEN) or "overflow"
+        return is_taken
 
     def _drain(self) -> bool:
         """Write what is queued and what is in the ring; False if the disk did not take it all."""
@@ -134,12 +136,17 @@ class Writer:
         start_ms = frames_to_ms(self._files.frames, self._files.rate_hz)
         end_ms = frames_to_ms(end_frames, self._files.rate_hz)
         if end_ms > start_ms:
-            self._send("gap", start_ms=start_ms, end_ms=end_ms, reason="disk_full")
+            reason = self._disk.refusal(WRITTEN)
+            self._send("gap", start_ms=start_ms, end_ms=end_ms, reason=reason)
 
     def _skip(self, hole: Hole) -> None:
         start_ms = self._files.queued_ms
         self._files.add_hole(hole.frames)
         self._send("gap", start_ms=start_ms, end_ms=self._files.queued_ms, reason=hole.reason)
+
+    def _heard_ms(self) -> int:
+        ring = self._source.ring
+        return frames_to_ms(ring.pushed_frames + ring.lost_frames, self._files.rate_hz)
 
     def _patch_header(self) -> None:
         try:

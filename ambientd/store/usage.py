@@ -28,11 +28,19 @@ def disk(root: Path) -> dict[str, int | None]:
         if top is None:
             return {"used_bytes": None, "free_bytes": None}
         with top:
-            room = os.fstatvfs(top.fd)
-            used_bytes = _used_bytes(top, DEEPEST)
+            return {"used_bytes": _used_bytes(top, DEEPEST), "free_bytes": free_bytes(root)}
     except (OSError, StoreError):
         return {"used_bytes": None, "free_bytes": None}
-    return {"used_bytes": used_bytes, "free_bytes": room.f_bavail * room.f_frsize}
+
+
+def free_bytes(root: Path) -> int:
+    """Return how much of the root's filesystem we may still fill.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    room = os.statvfs(root)
+    return room.f_bavail * room.f_frsize
 
 
 def _used_bytes(folder: Folder, levels: int) -> int:

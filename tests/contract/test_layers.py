@@ -30,7 +30,7 @@ LAYERS = (
     {"mcp"},
     {"rpc"},
     {"finishing"},
-    {"recording", "recovery"},
+    {"recording", "recovery", "storage"},
     {"daemon"},
     {"control"},
     {"main"},
