@@ -40,6 +40,9 @@ OPEN_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 10.0
 """A capture child that has not closed its files by then is killed and its files are mended."""
 
+DISK_OK: dict[str, Any] = {"state": "ok", "message": ""}
+"""What the capture child says of a disk that takes audio."""
+
 
 async def open_recording(
     root: Path,
@@ -144,7 +147,7 @@ class Recording:
         self.state = "recording"
         self.why_ended = ""
         self.warning = ""
-        self.disk: dict[str, Any] = {"state": "ok", "message": ""}
+        self.disk = DISK_OK
         self.problem = ""
         self.started_s = anyio.current_time()
         self.turns = 0
@@ -223,7 +226,7 @@ class Recording:
                 group.start_soon(self._stop_after, seconds)
             closed_well = await self._follow()
             group.cancel_scope.cancel()
-        self._note_disk({"state": "ok"})
+        self._note_disk(DISK_OK)
         await self._capture.end(CLOSE_TIMEOUT_S)
         if not closed_well:
             await self._mend()
