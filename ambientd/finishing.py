@@ -52,6 +52,23 @@ async def apart(
     return await _threads.run(math.inf, call, *args, **kwargs)
 
 
+async def promptly(
+    deadline_s: float, call: Callable[Params, Value], *args: Params.args, **kwargs: Params.kwargs
+) -> Value:
+    """Run a call that touches the disk in a thread, to its end also while being cancelled.
+
+    Raises:
+        StoreError: it is left behind at its deadline, because the disk hangs (``disk_hanging``).
+    """
+    with anyio.CancelScope(shield=True):
+        try:
+            value = await _threads.run(deadline_s, call, *args, **kwargs)
+        except TimeoutError:
+            logs.event("store.hanging", level=logging.ERROR)
+            raise StoreError("the disk does not answer", code="disk_hanging") from None
+    return value
+
+
 async def insist(write: Callable[..., None], *arguments: Any, **fields: Any) -> None:
     """Write to a session, again and again until the disk takes it.
 
@@ -107,11 +124,8 @@ async def release(session: Session) -> None:
 
     A disk that hangs keeps it until this process ends, and is not waited for.
     """
-    with anyio.CancelScope(shield=True):
-        try:
-            await _threads.run(RELEASE_TIMEOUT_S, session.release)
-        except TimeoutError:
-            logs.event("store.hanging", level=logging.ERROR, id=session.id)
+    with contextlib.suppress(StoreError):
+        await promptly(RELEASE_TIMEOUT_S, session.release)
 
 
 async def note(session: Session, kind: str, **fields: Any) -> None:

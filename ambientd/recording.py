@@ -37,6 +37,9 @@ SILENT_END_S = 30.0
 OPEN_TIMEOUT_S = 15.0
 """Audio servers that are waking up take seconds; beyond this the device is stuck."""
 
+CREATE_TIMEOUT_S = 10.0
+"""A slow disk takes seconds to sync the first files of a session."""
+
 CLOSE_TIMEOUT_S = 10.0
 """A capture child that has not closed its files by then is killed and its files are mended."""
 
@@ -75,7 +78,9 @@ async def open_recording(
         opened = await _open_input(capture, source)
         started_at = datetime.datetime.fromtimestamp(opened["started_at_ns"] / 1e9).astimezone()
         track = {"device": opened["device"], "rate_hz": opened["rate_hz"], "channels": 1}
-        session = create(
+        session = await finishing.promptly(
+            CREATE_TIMEOUT_S,
+            create,
             root,
             name=name,
             started_at=started_at,
@@ -88,7 +93,7 @@ async def open_recording(
     except BaseException:
         await capture.end(CLOSE_TIMEOUT_S)
         if session is not None:
-            session.discard()
+            await finishing.promptly(CREATE_TIMEOUT_S, session.discard)
         raise
     return Recording(capture, session, worker_config)
 

@@ -179,9 +179,9 @@ class Recovery:
                 await finishing.release(session)
 
     async def _mend(self, session: Session) -> None:
-        for track in _tracks(session.path):
+        for track in await finishing.apart(_tracks, session.path):
             native = session.audio_path / layout.native_wav(track)
-            crashed = native.exists()
+            crashed = await finishing.apart(native.exists)
             if not crashed and session.meta.get("ended_at") is not None:
                 continue
             audio = native if crashed else session.audio_path / layout.final_wav(track)
@@ -203,7 +203,7 @@ class Recovery:
         self.current = session.id
         config = await self._worker_config()
         tracks = {}
-        for name in _tracks(session.path):
+        for name in await finishing.apart(_tracks, session.path):
             tracks[name] = await _open_track(session, name)
 
         async def publish(turn: dict[str, Any]) -> None:
@@ -262,7 +262,8 @@ def _records(path: Path, name: str, track: str) -> list[dict[str, Any]]:
 
 async def _wait_for_capture(native: Path) -> None:
     """Wait until no capture child holds a file; one that never lets go is not waited for."""
-    fd = os.open(native, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = await finishing.apart(os.open, native, flags)
     try:
         with anyio.move_on_after(CAPTURE_END_TIMEOUT_S):
             while True:

@@ -5,12 +5,13 @@ Looked at in threads of their own: a disk that hangs holds up neither a status n
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ambientd import bounded, finishing, paths
-from ambientd.errors import RefusedError, RootError, StoreError
+from ambientd.errors import AmbientError, RefusedError, StoreError
 from ambientd.store import usage
 from ambientd.units import MB_BYTES
 
@@ -28,8 +29,6 @@ ADVICE = {
 }
 """What a person can do, by the state of the disk."""
 
-_UNKNOWN: dict[str, int | None] = {"used_bytes": None, "free_bytes": None}
-
 
 class Storage:
     """The disk of one root.
@@ -44,26 +43,21 @@ class Storage:
         self.root = root
         self.floor_bytes = floor_bytes
         self.lock_fd = -1
-        self._looking = bounded.Threads(1)
-        self._checking = bounded.Threads(1)
+        self._asking = bounded.Threads(1)
+        # Of its own, because many sessions take long to count.
+        self._counting = bounded.Threads(1)
 
     async def check(self) -> None:
         """Find out whether a recording may start.
 
         Raises:
             RefusedError: there is less room than the floor (``disk_low``).
-            RootError: the root is not where it was (``root_gone``).
-            StoreError: the disk does not answer (``disk_hanging``), or cannot be looked at.
+            StoreError: the root is not where it was (``root_gone``), the disk does not answer
+                (``disk_hanging``), or it cannot be looked at (``disk_failing``).
         """
-        try:
-            free_bytes = await self._checking.run(START_TIMEOUT_S, self._free_bytes)
-        except TimeoutError:
-            raise _hanging() from None
-        except OSError as error:
-            raise StoreError(f"cannot look at {self.root}: {error.strerror}") from None
+        free_bytes = await self._free_bytes(START_TIMEOUT_S)
         if free_bytes < self.floor_bytes:
-            message = f"only {_too_little(free_bytes, self.floor_bytes)}"
-            raise RefusedError(message, ADVICE["disk_low"], code="disk_low")
+            raise self._too_low(free_bytes)
 
     async def status(self, capture: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what `ambient/status` says of the disk.
@@ -76,56 +70,48 @@ class Storage:
             ``used_bytes`` and ``free_bytes``, None if they are not known; ``floor_bytes``;
             ``state``, which is ``ok`` or a key of ADVICE; ``message`` and ``hint``.
         """
-        room = _UNKNOWN
-        found: tuple[str, str] | None = None
+        ails: AmbientError | None = None
+        room: dict[str, int | None] = {"used_bytes": None, "free_bytes": None}
         try:
-            room, found = await self._looking.run(STATUS_TIMEOUT_S, self._look)
-        except TimeoutError:
-            # Of many sessions the room may take longer to count; a start finds out.
-            if bounded.hanging():
-                found = "disk_hanging", _hanging().message
-        except OSError as error:
-            found = "disk_failing", f"cannot look at {self.root}: {error.strerror}"
+            room["free_bytes"] = free_bytes = await self._free_bytes(STATUS_TIMEOUT_S)
+            if free_bytes < self.floor_bytes:
+                ails = self._too_low(free_bytes)
+            with contextlib.suppress(TimeoutError):
+                counted = self._counting.run(STATUS_TIMEOUT_S, usage.used_bytes, self.root)
+                room["used_bytes"] = await counted
+        except StoreError as error:
+            ails = error
+        state, message = ("ok", "") if ails is None else (ails.code, ails.message)
         if capture is not None and capture["state"] != "ok":
-            found = capture["state"], capture["message"]
+            state, message = capture["state"], capture["message"]
         elif (trouble := finishing.trouble()) is not None:
-            found = trouble
-        state, message = found or ("ok", "")
-        return {
-            **room,
-            "floor_bytes": self.floor_bytes,
-            "state": state,
-            "message": message,
-            "hint": ADVICE.get(state, ""),
-        }
+            state, message = trouble
+        words = {"state": state, "message": message, "hint": ADVICE.get(state, "")}
+        return {**room, "floor_bytes": self.floor_bytes, **words}
 
-    def _look(self) -> tuple[dict[str, int | None], tuple[str, str] | None]:
-        if not paths.is_in_place(self.root, self.lock_fd):
-            return _UNKNOWN, ("root_gone", _gone(self.root).message)
-        room = usage.disk(self.root)
-        free_bytes = room["free_bytes"]
-        if free_bytes is not None and free_bytes < self.floor_bytes:
-            return room, ("disk_low", f"only {_too_little(free_bytes, self.floor_bytes)}")
-        return room, None
+    async def _free_bytes(self, timeout_s: float) -> int:
+        try:
+            return await self._asking.run(timeout_s, self._ask)
+        except TimeoutError:
+            message = "the disk of the sessions does not answer"
+            raise _ails("disk_hanging", message) from None
+        except OSError as error:
+            message = f"cannot look at {self.root}: {error.strerror}"
+            raise _ails("disk_failing", message) from None
 
-    def _free_bytes(self) -> int:
+    def _ask(self) -> int:
         if not paths.is_in_place(self.root, self.lock_fd):
-            raise _gone(self.root)
+            message = f"{self.root} was removed or renamed while ambientd served it"
+            raise _ails("root_gone", message)
         return usage.free_bytes(self.root)
 
-
-def _too_little(free_bytes: int, floor_bytes: int) -> str:
-    return (
-        f"{free_bytes // MB_BYTES} MB are free, and nothing is recorded below "
-        f"{floor_bytes // MB_BYTES} MB"
-    )
-
-
-def _hanging() -> StoreError:
-    message = "the disk of the sessions does not answer"
-    return StoreError(message, ADVICE["disk_hanging"], code="disk_hanging")
+    def _too_low(self, free_bytes: int) -> RefusedError:
+        message = (
+            f"only {free_bytes // MB_BYTES} MB are free, and nothing is recorded below "
+            f"{self.floor_bytes // MB_BYTES} MB"
+        )
+        return RefusedError(message, ADVICE["disk_low"], code="disk_low")
 
 
-def _gone(root: Path) -> RootError:
-    message = f"{root} was removed or renamed while ambientd served it"
-    return RootError(message, ADVICE["root_gone"], code="root_gone")
+def _ails(state: str, message: str) -> StoreError:
+    return StoreError(message, ADVICE[state], code=state)

@@ -357,8 +357,8 @@ def test_a_folder_that_is_removed_ends_the_recording_and_the_daemon_goes_on(
         running.wait_until(lambda: not at.status()["listening"])
         running.wait_until(lambda: not at.status()["finishing"])
         status = at.status()
-        again = at.ctl("record", check=False)
         assert not (at.root / session).exists(), "nothing is written where it was"
+        again = at.ctl("record", check=False)
         assert daemon.terminate() == 0
     assert "its folder was removed or renamed" in status["why"]
     if which == "session":
@@ -433,6 +433,23 @@ def test_a_disk_that_hangs_holds_up_no_stop_and_no_other_client(
         original, _ = soundfile.read(SAMPLE, dtype="int16")
         written = recorded(at, session)
     assert (written == original[: len(written)]).all()
+
+
+def test_nothing_starts_on_a_disk_that_hangs_and_the_daemon_can_be_stopped(
+    at: running.Place, hook: Hook
+) -> None:
+    with running.daemon(at, "--source", str(SAMPLE)) as daemon:
+        hook.begin("all hang")
+        refused = at.ctl("record", check=False)
+        assert not at.status()["listening"]
+        hook.end()
+        running.wait_until(lambda: at.status()["disk"]["state"] == "ok")
+        assert at.ctl("record").returncode == 0, "nothing of the first start is in the way"
+        hook.begin("all hang")
+        assert daemon.terminate() == 0
+        hook.end()
+    assert refused.returncode == 1
+    assert "the disk of the sessions does not answer" in refused.stderr
 
 
 def children_of(pid: int) -> list[int]:
