@@ -89,7 +89,7 @@ class WriteError(StoreError):
 
     Attributes:
         state: what that makes of the disk, as ``disk_state`` says it.
-        may_pass: whether the same write may succeed later: a full disk may get room.
+        may_pass: whether the same write may succeed later.
     """
 
     code = "write_failed"
@@ -97,7 +97,7 @@ class WriteError(StoreError):
     def __init__(self, what: str, error: OSError) -> None:
         super().__init__(f"cannot write {what}: {error.strerror}", disk_advice(error))
         self.state = disk_state(error)
-        self.may_pass = error.errno in _MAY_PASS
+        self.may_pass = may_pass(error)
 
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
@@ -115,6 +115,11 @@ def disk_advice(error: OSError) -> str:
     if error.errno == errno.EROFS:
         return "its disk can only be read: mount it for writing"
     return "its disk fails: see the system's log" if error.errno == errno.EIO else ""
+
+
+def may_pass(error: OSError) -> bool:
+    """Tell whether the same call may succeed later: a full disk may get room."""
+    return error.errno in _MAY_PASS
 
 
 _MAY_PASS = {

@@ -16,7 +16,7 @@ from ambientd.audio.disk import Disk, Send
 from ambientd.audio.level import Meter
 from ambientd.audio.ring import Hole
 from ambientd.audio.source import BLOCK_MS, Source, State
-from ambientd.audio.sync import SYNCED, Syncer
+from ambientd.audio.sync import Syncer
 from ambientd.audio.track_files import TrackFiles
 from ambientd.units import SAMPLE_BYTES, frames_to_ms
 
@@ -77,14 +77,13 @@ class Writer:
         """
         self._stop.set()
         self._thread.join()
-        self._syncer.finish()
         self._source.ring.end_hole()
         is_whole = self._drain_at_last()
         self._files.finish()
         if not (is_whole and self._flush()):
             self._give_up()
         self._patch_header()
-        self._disk.takes(SYNCED, self._files.sync)
+        self._syncer.finish()
         self._files.close()
         self._send("closed", **self._counts())
 
