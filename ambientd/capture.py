@@ -13,7 +13,6 @@ import anyio
 from ambientd import child
 from ambientd.audio.source import Input
 from ambientd.errors import CaptureError
-from ambientd.store.session import Session
 
 MODULE = "ambientd.audio.capture"
 
@@ -37,6 +36,22 @@ class Opened(NamedTuple):
     rate_hz: int
     wall_ns: int
     boot_ns: int
+
+
+class Target(NamedTuple):
+    """Where a capture child writes.
+
+    Attributes:
+        folder: the session's audio folder.
+        track: the track's name.
+        spool: whether to write the 16 kHz spool.
+        floor_bytes: the free room below which it must end; 0 for none.
+    """
+
+    folder: str
+    track: str
+    spool: bool
+    floor_bytes: int
 
 
 def known(event: dict[str, Any]) -> Input:
@@ -85,28 +100,19 @@ class Capture:
         return _opened(await self._expect("open", take_waiting))
 
     async def begin(
-        self,
-        session: Session,
-        track: str,
-        *,
-        spool: bool,
-        resume: dict[str, Any] | None = None,
-        take: Take | None = None,
+        self, target: Target, *, resume: dict[str, Any] | None = None, take: Take | None = None
     ) -> None:
         """Have it write a track; frames since the opening become its head.
 
         Args:
-            session: where to.
-            track: the track's name.
-            spool: whether to write the spool.
+            target: where to.
             resume: where the files are that it goes on with; None to create them.
             take: gets the events on the way, of the gap between.
 
         Raises:
             CaptureError: the files cannot be opened.
         """
-        folder = str(session.audio_path)
-        await self._process.send("begin", folder=folder, track=track, spool=spool, resume=resume)
+        await self._process.send("begin", **target._asdict(), resume=resume)
         with anyio.move_on_after(OPEN_TIMEOUT_S):
             await self._expect("begun", take)
             return

@@ -6,7 +6,6 @@ cannot reach them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -14,18 +13,19 @@ from typing import Any
 
 import anyio
 
-from ambientd import __version__, bounded, wire
+from ambientd import __version__, wire
 from ambientd.daemon import Daemon
 from ambientd.errors import CaptureError, ModelError, RefusedError
 from ambientd.recording import Recording
 from ambientd.rpc.service import ControlMethod
 from ambientd.speech.supervisor import Transcriber
-from ambientd.store import usage
 
 MAX_NAME_CHARS = 200
 MAX_SECONDS = 7 * 24 * 3600
 DEVICES_TIMEOUT_S = 10.0
-DISK_TIMEOUT_S = 2.0
+
+STOP_TIMEOUT_S = 20.0
+"""More than a capture child that hangs is given before it is killed."""
 
 
 def methods(daemon: Daemon) -> dict[str, ControlMethod]:
@@ -45,8 +45,6 @@ class Control:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._listing = anyio.Lock()
-        # Of its own: a status on a disk that hangs must not keep turns from being published.
-        self._looking = bounded.Threads(1)
 
     async def record(self, params: dict[str, Any]) -> dict[str, Any]:
         """Start a session: ``{name?, seconds?, transcribe?}`` to ``{id}``."""
@@ -70,7 +68,8 @@ class Control:
         """End the session: ``{wait?}`` to ``{id, done, problem}``.
 
         Answers when capture is closed, or with ``wait`` when nothing is left to do for the session:
-        then ``problem`` says why it is not done after all.
+        then ``problem`` says why it is not done after all. So it does when the disk does not take
+        the end of a recording whose microphone is closed.
         """
         wait = _optional(params, "wait", bool)
         recording = self._daemon.listening
@@ -82,11 +81,16 @@ class Control:
         if recording is None:
             raise RefusedError("nothing is being recorded", code="not_recording")
         recording.stop("it was stopped")
-        await (recording.done if wait else recording.closed).wait()
+        problem = "the microphone is closed, but the disk does not take the end of the recording"
+        with anyio.move_on_after(STOP_TIMEOUT_S):
+            await recording.closed.wait()
+            problem = ""
+        if wait and not problem:
+            await recording.done.wait()
         return {
             "id": recording.session.id,
             "done": recording.done.is_set() and not recording.problem,
-            "problem": recording.problem,
+            "problem": problem or recording.problem,
         }
 
     async def devices(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -121,9 +125,7 @@ class Control:
         daemon = self._daemon
         now_s = anyio.current_time()
         open_now = daemon.listening
-        disk: dict[str, int | None] = {"used_bytes": None, "free_bytes": None}
-        with contextlib.suppress(TimeoutError):
-            disk = await self._looking.run(DISK_TIMEOUT_S, usage.disk, daemon.root)
+        disk = await daemon.storage.status(open_now.track.disk if open_now else None)
         session = _session(open_now, now_s) if open_now else None
         if partials and session is not None and open_now is not None:
             transcriber = open_now.transcriber
@@ -179,7 +181,7 @@ def _session(recording: Recording, now_s: float) -> dict[str, Any]:
         "turns": recording.turns,
         "last_turn_age_s": None if last_turn_s is None else round(now_s - last_turn_s, 1),
         "worker": _worker(recording.transcriber),
-        "warning": track.warning,
+        "warning": track.warning or track.disk["message"],
     }
 
 

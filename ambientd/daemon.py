@@ -20,6 +20,8 @@ from ambientd.rpc import listener
 from ambientd.rpc.service import ControlMethod, Service
 from ambientd.settings import Settings
 from ambientd.speech import models
+from ambientd.storage import Storage
+from ambientd.units import MB_BYTES
 
 LAST_ANSWERS_S = 0.05
 
@@ -37,6 +39,7 @@ class Daemon:
         service: what answers requests, once it does.
         recordings: the session being recorded and those whose text is not complete yet.
         recovery: what an earlier daemon left behind.
+        storage: the disk of the root.
         started_s: when it started, on the event loop's clock.
         last_ended: how the last session ended, for people; empty before there was one.
     """
@@ -47,6 +50,8 @@ class Daemon:
         self.socket_path = ""
         self.recordings: list[Recording] = []
         self.recovery = Recovery(self.worker_config)
+        floor_bytes = settings.integer("capture.disk_floor_mb") * MB_BYTES
+        self.storage = Storage(root, floor_bytes)
         self.started_s = 0.0
         self.last_ended = ""
         self.service: Service | None = None
@@ -70,6 +75,7 @@ class Daemon:
         candidates = wire.socket_candidates()
         paths.prepare_root(self.root)
         with paths.locked_root(self.root) as lock:
+            self.storage.lock_fd = lock
             async with listener.listening(candidates) as (bound, self.socket_path):
                 paths.describe_holder(lock, self.socket_path)
                 self.service = service = Service(self.root, methods(self))
@@ -97,7 +103,7 @@ class Daemon:
 
         Raises:
             RefusedError: a session is open, or the daemon is stopping.
-            AmbientError: the model or the microphone cannot be used.
+            AmbientError: the disk, the model or the microphone cannot be used.
         """
         if self._stopping.is_set() or self._tasks is None:
             raise RefusedError("the daemon is stopping", code="stopping")
@@ -137,6 +143,7 @@ class Daemon:
     ) -> Recording:
         if self._tasks is None:
             raise RefusedError("the daemon is stopping", code="stopping")
+        await self.storage.check()
         config = await self.worker_config() if transcribe else None
         recording = await open_recording(
             self.root,
@@ -144,6 +151,7 @@ class Daemon:
             name=name,
             model=self.settings.text("speech.model") if transcribe else None,
             worker_config=config,
+            floor_bytes=self.storage.floor_bytes,
         )
         self.recordings.append(recording)
         self._tasks.start_soon(self._own, recording, seconds)
@@ -190,7 +198,9 @@ class Daemon:
             logs.event("session.failed", level=logging.ERROR, exc_info=True)
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
-            recording.why_ended = recording.problem = f"it failed: {error}"
+            recording.problem = f"it failed: {error}"
+            why = [recording.why_ended] if recording.why_ended else []
+            recording.why_ended = "; ".join([*why, recording.problem])
         finally:
             self.recordings.remove(recording)
             self.last_ended = recording.ending

@@ -88,14 +88,38 @@ class WriteError(StoreError):
     """The disk did not take something.
 
     Attributes:
-        may_pass: whether the same write may succeed later: a full disk may get room.
+        state: what that makes of the disk, as ``disk_state`` says it.
+        may_pass: whether the same write may succeed later.
     """
 
     code = "write_failed"
 
     def __init__(self, what: str, error: OSError) -> None:
-        super().__init__(f"cannot write {what}: {error.strerror}")
-        self.may_pass = error.errno in _MAY_PASS
+        super().__init__(f"cannot write {what}: {error.strerror}", disk_advice(error))
+        self.state = disk_state(error)
+        self.may_pass = may_pass(error)
+
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+
+
+def disk_state(error: OSError) -> str:
+    """Return ``disk_full`` if there was no room for us, else ``disk_failing``."""
+    return "disk_full" if error.errno in _NO_ROOM else "disk_failing"
+
+
+def disk_advice(error: OSError) -> str:
+    """Return what a person can do about a write that failed, or an empty string."""
+    if error.errno in _NO_ROOM:
+        return "free some room"
+    if error.errno == errno.EROFS:
+        return "its disk can only be read: mount it for writing"
+    return "its disk fails: see the system's log" if error.errno == errno.EIO else ""
+
+
+def may_pass(error: OSError) -> bool:
+    """Tell whether the same call may succeed later: a full disk may get room."""
+    return error.errno in _MAY_PASS
 
 
 _MAY_PASS = {

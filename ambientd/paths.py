@@ -96,6 +96,20 @@ def locked_root(root: Path) -> Iterator[int]:
         os.close(fd)
 
 
+def is_in_place(root: Path, lock_fd: int) -> bool:
+    """Tell whether a held lock file is still where another daemon would look for it.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    try:
+        named = os.stat(root / LOCK_NAME, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    held = os.fstat(lock_fd)
+    return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
+
+
 def describe_holder(lock_fd: int, socket_path: str) -> None:
     """Write into a held lock file who holds it; for people, and for the refusal of a second."""
     body = {"pid": os.getpid(), "socket": socket_path, "version": __version__}

@@ -23,6 +23,9 @@ from ambientd.store.layout import spool as spool_name
 from ambientd.store.session import Session, create
 from ambientd.track import CLOSE_TIMEOUT_S, TrackRecorder
 
+CREATE_TIMEOUT_S = 10.0
+"""A slow disk takes seconds to sync the first files of a session."""
+
 
 async def open_recording(
     root: Path,
@@ -31,6 +34,7 @@ async def open_recording(
     name: str | None,
     model: str | None,
     worker_config: dict[str, Any] | None,
+    floor_bytes: int,
 ) -> Recording:
     """Open the microphone and create the session; the caller runs the result.
 
@@ -40,6 +44,7 @@ async def open_recording(
         name: the session's name, or None.
         model: the speech model's name; None when the session is not to be transcribed.
         worker_config: what a transcriber worker is told first; None as above.
+        floor_bytes: the free room below which it stops by itself; 0 for none.
 
     Raises:
         AmbientError: it could not be started; nothing was created.
@@ -50,7 +55,9 @@ async def open_recording(
         # A monitor may be what a person wants: the status says so.
         opened = await capture.open({**source, "allow_monitor": True})
         track = {"device": opened.known.device, "rate_hz": opened.rate_hz, "channels": 1}
-        session = create(
+        session = await finishing.promptly(
+            CREATE_TIMEOUT_S,
+            create,
             root,
             name=name,
             started_at=datetime.datetime.fromtimestamp(opened.wall_ns / 1e9).astimezone(),
@@ -58,13 +65,16 @@ async def open_recording(
             tracks={ROOM: track},
             basis="record",
         )
-        await capture.begin(session, ROOM, spool=worker_config is not None)
+        target = captures.Target(
+            str(session.audio_path), ROOM, spool=worker_config is not None, floor_bytes=floor_bytes
+        )
+        await capture.begin(target)
     except BaseException:
         await capture.end(CLOSE_TIMEOUT_S)
         if session is not None:
-            session.discard()
+            await finishing.promptly(CREATE_TIMEOUT_S, session.discard)
         raise
-    return Recording(source, capture, opened, session, worker_config)
+    return Recording(source, capture, opened, target, session, worker_config)
 
 
 class Recording:
@@ -89,6 +99,7 @@ class Recording:
         source: dict[str, Any],
         capture: captures.Capture,
         opened: captures.Opened,
+        target: captures.Target,
         session: Session,
         worker_config: dict[str, Any] | None,
     ) -> None:
@@ -106,9 +117,7 @@ class Recording:
         if worker_config is not None:
             spool = Track(session.audio_path / spool_name(ROOM))
             self.transcriber = Transcriber(worker_config, {ROOM: spool}, self._publish, self._skip)
-        self.track = TrackRecorder(
-            ROOM, source, capture, opened, session, self.transcriber, self._note
-        )
+        self.track = TrackRecorder(target, source, capture, opened, self.transcriber, self._note)
 
     @property
     def lag_ms(self) -> int | None:
@@ -159,7 +168,7 @@ class Recording:
             elif self.transcriber is not None:
                 self.problem = self.transcriber.problem
         finally:
-            session.release()
+            await finishing.release(session)
             self.closed.set()
             self.done.set()
 

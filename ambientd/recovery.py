@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from ambientd import finishing, logs, units
 from ambientd.audio import wav
@@ -150,8 +149,8 @@ class Recovery:
     async def run(self, root: Path) -> None:
         """Finish every unfinished session."""
         try:
-            await anyio.to_thread.run_sync(remove_stillborn, root)
-            self.waiting = await anyio.to_thread.run_sync(unfinished, root)
+            await finishing.apart(remove_stillborn, root)
+            self.waiting = await finishing.apart(unfinished, root)
         except OSError as error:
             logs.event("recovery.failed", level=logging.ERROR, reason=error.strerror)
         # The audio first, of all of them: it is quick, and a person may want to hear it.
@@ -169,25 +168,25 @@ class Recovery:
     async def _guarded(self, path: Path, work: Callable[[Session], Awaitable[None]]) -> None:
         session = None
         try:
-            session = await anyio.to_thread.run_sync(sessions.reopen, path)
+            session = await finishing.apart(sessions.reopen, path)
             # Looked at again under the lock: this daemon may have recorded and finished it since.
-            if await anyio.to_thread.run_sync(_is_unfinished, path):
+            if await finishing.apart(_is_unfinished, path):
                 await work(session)
         except Exception as error:  # noqa: BLE001 - one broken folder must not harm the others
             logs.event("recovery.failed", level=logging.ERROR, id=path.name, reason=str(error))
         finally:
             if session is not None:
-                session.release()
+                await finishing.release(session)
 
     async def _mend(self, session: Session) -> None:
-        for track in _tracks(session.path):
+        for track in await finishing.apart(_tracks, session.path):
             native = session.audio_path / layout.native_wav(track)
-            crashed = native.exists()
+            crashed = await finishing.apart(native.exists)
             if not crashed and session.meta.get("ended_at") is not None:
                 continue
             audio = native if crashed else session.audio_path / layout.final_wav(track)
             await _wait_for_capture(audio)
-            frames = await anyio.to_thread.run_sync(wav.repair, audio)
+            frames = await finishing.apart(wav.repair, audio)
             rate_hz = int(session.meta["tracks"][track]["rate_hz"])
             duration_ms = units.frames_to_ms(frames, rate_hz)
             session.meta["recovered"] = True
@@ -204,7 +203,7 @@ class Recovery:
         self.current = session.id
         config = await self._worker_config()
         tracks = {}
-        for name in _tracks(session.path):
+        for name in await finishing.apart(_tracks, session.path):
             tracks[name] = await _open_track(session, name)
 
         async def publish(turn: dict[str, Any]) -> None:
@@ -220,11 +219,11 @@ class Recovery:
 
 
 async def _open_track(session: Session, name: str) -> Track:
-    resume_ms = await anyio.to_thread.run_sync(checkpoint_ms, session.path, name)
+    resume_ms = await finishing.apart(checkpoint_ms, session.path, name)
     spool = session.audio_path / layout.spool(name)
     recording = session.audio_path / layout.final_wav(name)
     from_ms = max(0, resume_ms - WARM_MS)
-    holes = await anyio.to_thread.run_sync(gaps, session.path, name)
+    holes = await finishing.apart(gaps, session.path, name)
     # Made anew from the recording, which is the truth: what a crash left of the spool may be
     # shorter or torn.
     result = await anyio.run_process(
@@ -263,7 +262,8 @@ def _records(path: Path, name: str, track: str) -> list[dict[str, Any]]:
 
 async def _wait_for_capture(native: Path) -> None:
     """Wait until no capture child holds a file; one that never lets go is not waited for."""
-    fd = os.open(native, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = await finishing.apart(os.open, native, flags)
     try:
         with anyio.move_on_after(CAPTURE_END_TIMEOUT_S):
             while True:

@@ -76,6 +76,15 @@ SETTINGS: tuple[Setting, ...] = (
         "Name of the input device; the system's default input when not set.",
     ),
     Setting(
+        "capture.disk_floor_mb",
+        int,
+        500,
+        "Free room on the disk of the sessions, in MB, below which no recording starts and a "
+        "running one is ended; 0 for none.",
+        low=0,
+        high=100_000,
+    ),
+    Setting(
         "speech.model",
         str,
         "tiny.en",

@@ -11,20 +11,19 @@ import functools
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
-import anyio.to_thread
 
 from ambientd import capture as captures
-from ambientd import clock, logs, units
+from ambientd import clock, finishing, logs, units
 from ambientd.audio import hearing, wav
 from ambientd.audio.source import Input
-from ambientd.capture import Capture, Opened
+from ambientd.capture import Capture, Opened, Target
 from ambientd.errors import CaptureError, StoreError
 from ambientd.speech.supervisor import Transcriber
 from ambientd.store import layout
-from ambientd.store.session import Session
 
 CAPTURE_LOST = "capture_lost"
 """The reason of a gap that is ours: the capture child died."""
@@ -61,6 +60,9 @@ SENTENCES = {
     hearing.DIGITAL_SILENCE: "the microphone delivers digital silence: is it switched off, or used"
     " by another program?",
 }
+DISK_OK: dict[str, Any] = {"state": "ok", "message": ""}
+"""What the capture child says of a disk that takes audio."""
+
 MONITOR_SENTENCE = "the input is a monitor: it hears what the speakers play, and no microphone"
 
 
@@ -86,11 +88,10 @@ class TrackRecorder:
     """Records one track of a session until ``stop``, or until its source has ended.
 
     Args:
-        name: the track's name.
-        source: what its capture children open.
+        target: where its capture children write.
+        source: what they open.
         capture: the first of them, which has begun.
         opened: what that one opened.
-        session: where to.
         transcriber: what reads the spool; None when the session is not to be transcribed.
         note: writes an event of the track, without waiting.
 
@@ -98,30 +99,31 @@ class TrackRecorder:
         known: what is known of the input.
         rate_hz: the native file's rate.
         progress: what the capture child last said of its progress.
+        disk: the capture child's last word on how the disk takes audio.
         is_waiting: there is no microphone at the moment.
         why_ended: why it came to its end without ``stop``, for people.
     """
 
     def __init__(
         self,
-        name: str,
+        target: Target,
         source: dict[str, Any],
         capture: Capture,
         opened: Opened,
-        session: Session,
         transcriber: Transcriber | None,
         note: Callable[..., None],
     ) -> None:
         self.known = opened.known
         self.rate_hz = opened.rate_hz
         self.progress: dict[str, Any] = {"frames": 0, "lost_frames": 0, "heard_ns": opened.boot_ns}
+        self.disk = DISK_OK
         self.is_waiting = False
         self.why_ended = ""
-        self._name = name
+        self._target = target
+        self._native = Path(target.folder) / layout.native_wav(target.track)
         # A session that a person began on a monitor goes on with one; no other may turn to it.
         self._source = {**source, "allow_monitor": opened.known.is_monitor}
         self._capture = capture
-        self._session = session
         self._transcriber = transcriber
         self._note = note
         self._hearing = hearing.Hearing()
@@ -186,14 +188,13 @@ class TrackRecorder:
 
     async def _mark_as_open(self) -> None:
         """Do it in the place of a capture child while there is none."""
-        native = self._session.audio_path / layout.native_wav(self._name)
         while True:
             await anyio.sleep(MARK_S)
             if self.is_waiting:
                 try:
-                    await anyio.to_thread.run_sync(os.utime, native, abandon_on_cancel=True)
+                    await finishing.apart(os.utime, self._native)
                 except OSError as error:
-                    logs.event("track.unmarked", level=logging.WARNING, reason=error.strerror)
+                    logs.event("track.unmarked", level=logging.WARNING, reason=str(error))
 
     # One capture child.
 
@@ -215,9 +216,10 @@ class TrackRecorder:
         await self._capture.end(CLOSE_TIMEOUT_S)
         self._lost_before_frames = self.lost_frames
         self.progress["lost_frames"] = 0
+        self._take_disk(DISK_OK)
         if is_closed:
             return self._loss
-        logs.event("capture.lost", level=logging.ERROR, id=self._session.id)
+        logs.event("capture.lost", level=logging.ERROR)
         self._note(CAPTURE_LOST, start_ms=self.captured_ms)
         return Loss(CAPTURE_LOST, "the capture process ended unexpectedly", clock.slept_ns())
 
@@ -260,7 +262,7 @@ class TrackRecorder:
         if kind in ("progress", "closed"):
             self.progress.update(event)
             if self._transcriber is not None:
-                self._transcriber.add_frames(self._name, event["spool_frames"])
+                self._transcriber.add_frames(self._target.track, event["spool_frames"])
             if kind == "progress":
                 self._listen(event)
         elif kind == "gap":
@@ -270,16 +272,28 @@ class TrackRecorder:
         elif kind == "input":
             self._meet(captures.known(event), event["at_ms"])
         elif kind == "disk":
-            self._warnings.pop("disk", None)
-            if event["state"] != "ok":
-                self._warnings["disk"] = event["message"]
-            logs.event("capture.disk", level=logging.WARNING, state=event["state"])
+            self._take_disk(event)
+        elif kind == "must_end":
+            self._note(event["reason"], start_ms=self.captured_ms, reason=event["message"])
+            self.why_ended = event["message"]
+            self.stop()
         elif kind == "ended" and event["reason"] == "end_of_file":
             self.why_ended = event["message"]
             self._ask_to_close.set()
         elif kind == "ended":
             self._note(event["reason"], start_ms=self.captured_ms)
             self._lose(event["reason"], event["message"])
+
+    def _take_disk(self, event: dict[str, Any]) -> None:
+        """Take what the disk does now; what it did until now is noted when that has passed."""
+        before, self.disk = self.disk, event
+        if event["state"] == before["state"]:
+            return
+        logs.event("capture.disk", level=logging.WARNING, state=event["state"])
+        if event["state"] == "ok":
+            end_ms = max(before["end_ms"], event.get("end_ms", self.captured_ms))
+            span = {"start_ms": before["start_ms"], "end_ms": end_ms}
+            self._note(before["state"], **span, reason=before["message"])
 
     def _listen(self, event: dict[str, Any]) -> None:
         now_s = anyio.current_time()
@@ -314,7 +328,7 @@ class TrackRecorder:
 
     def _say_gap(self, start_ms: int, end_ms: int, reason: str) -> None:
         if self._transcriber is not None:
-            self._transcriber.add_hole(self._name, start_ms, end_ms)
+            self._transcriber.add_hole(self._target.track, start_ms, end_ms)
         logs.event("capture.gap", level=logging.WARNING, start_ms=start_ms, end_ms=end_ms)
         self._note("gap", start_ms=start_ms, end_ms=end_ms, reason=reason)
 
@@ -352,17 +366,12 @@ class TrackRecorder:
             opened = await capture.wait_and_open(self._source, take_waiting)
             # A stop must not come between the gap and the audio behind it.
             with anyio.CancelScope(shield=True):
-                await capture.begin(
-                    self._session,
-                    self._name,
-                    spool=self._transcriber is not None,
-                    resume={
-                        "frames": self.progress["frames"],
-                        "at_ns": self.progress["heard_ns"],
-                        "reason": loss.gap_reason(),
-                    },
-                    take=self._take,
-                )
+                resume = {
+                    "frames": self.progress["frames"],
+                    "at_ns": self.progress["heard_ns"],
+                    "reason": loss.gap_reason(),
+                }
+                await capture.begin(self._target, resume=resume, take=self._take)
         except CaptureError as error:
             await capture.end(0)
             self._count_failure(error)
@@ -383,25 +392,27 @@ class TrackRecorder:
         warning = f"{loss.message}; waiting for it: {event['message']}"
         if self._warnings["input"] == loss.message and self._transcriber is not None:
             # Whoever was speaking is cut off here: the turn ends, and need not wait for the gap.
-            self._transcriber.add_hole(self._name, self.captured_ms, self.captured_ms)
+            self._transcriber.add_hole(self._target.track, self.captured_ms, self.captured_ms)
         self._warnings["input"] = warning
 
     async def _close_gap(self, loss: Loss) -> None:
         """Make the files as long as the track: they end with what was not recorded."""
         missing_ns = max(0, clock.boot_ns() - self.progress["heard_ns"])
         end_frames = self.progress["frames"] + missing_ns * self.rate_hz // 1_000_000_000
-        native = self._session.audio_path / layout.native_wav(self._name)
-        extend = functools.partial(wav.repair, native, extend_to_frames=end_frames)
         try:
             # What a capture that was killed has written is more than it said.
-            frames = await anyio.to_thread.run_sync(wav.repair, native)
-            self.progress["frames"] = await anyio.to_thread.run_sync(extend)
-        except StoreError as error:
-            logs.event("track.not_closed", level=logging.ERROR, reason=error.message)
+            frames = await finishing.apart(wav.repair, self._native)
+            self.progress["frames"] = await finishing.apart(
+                wav.repair, self._native, extend_to_frames=end_frames
+            )
+        except (StoreError, TimeoutError) as error:
+            logs.event("track.not_closed", level=logging.ERROR, reason=str(error))
             return
         start_ms = units.frames_to_ms(frames, self.rate_hz)
         if self.captured_ms > start_ms:
             self._say_gap(start_ms, self.captured_ms, loss.gap_reason())
         if self._transcriber is not None:
-            spool = self._session.audio_path / layout.spool(self._name)
-            self._transcriber.add_frames(self._name, spool.stat().st_size // units.SAMPLE_BYTES)
+            spool = Path(self._target.folder) / layout.spool(self._target.track)
+            self._transcriber.add_frames(
+                self._target.track, spool.stat().st_size // units.SAMPLE_BYTES
+            )

@@ -10,6 +10,9 @@ SPOOL_RATE_HZ = 16_000
 SAMPLE_BYTES = 2
 """Every file and pipe carries signed 16-bit samples, one channel."""
 
+MB_BYTES = 1_000_000
+"""Room on a disk is counted as disks are sold, and as people are told of it."""
+
 SILENCE_DBFS = -120.0
 """Level reported for digital zero, where the logarithm has no value."""
 

@@ -8,7 +8,7 @@ A track may be recorded by several capture children, one after another: each goe
 one left the files. What lies between is a gap.
 
 Orders: ``open``, ``begin``, ``stop``. Events: ``waiting``, ``open`` or ``fault``, ``begun``,
-``progress``, ``gap``, ``overflow``, ``input``, ``disk``, ``ended``, ``closed``.
+``progress``, ``gap``, ``overflow``, ``input``, ``disk``, ``must_end``, ``ended``, ``closed``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from ambientd.audio.ground import Ground
 from ambientd.audio.source import Instant, Source
 from ambientd.audio.track_files import TrackFiles
 from ambientd.audio.writer import Writer
-from ambientd.errors import AmbientError, CaptureError
+from ambientd.errors import AmbientError, CaptureError, disk_advice
 from ambientd.pipe import ParentPipe
+from ambientd.store.layout import native_wav
 
 LAST_WORDS_S = 5.0
 """How long the daemon has to take the last events."""
@@ -109,20 +111,25 @@ def make_source(wanted: dict[str, Any]) -> Source:
 
 
 def _begin(pipe: ParentPipe, source: Source, opened: Instant, order: dict[str, Any]) -> Writer:
+    folder, track = Path(order["folder"]), order["track"]
     try:
-        folder_fd = os.open(order["folder"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             open_files = TrackFiles.create if order["resume"] is None else TrackFiles.reopen
-            files = open_files(folder_fd, order["track"], source.rate_hz, spool=order["spool"])
+            files = open_files(folder_fd, track, source.rate_hz, spool=order["spool"])
         finally:
             os.close(folder_fd)
+        ground = Ground(folder / native_wav(track), order["floor_bytes"], pipe.send)
     except OSError as error:
-        raise CaptureError(f"cannot open the audio files: {error.strerror}") from error
+        raise CaptureError(
+            f"cannot open the audio files: {error.strerror}", disk_advice(error)
+        ) from error
     if order["resume"] is not None:
         _say_gap(pipe, files, opened, order["resume"])
     writer = Writer(source, files, pipe.send)
     source.begin(files.start_frames)
     writer.start()
+    ground.start()
     pipe.send("begun", rate_hz=files.rate_hz)
     return writer
 

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
+
+from ambientd.errors import disk_state
 
 Send = Callable[..., None]
+
+
+class _Refusal(NamedTuple):
+    state: str
+    message: str
+
+
+_OK = _Refusal("ok", "")
 
 
 class Disk:
@@ -15,12 +26,16 @@ class Disk:
 
     Args:
         send: sends an event to the daemon.
+        heard_ms: returns the track time up to which audio came in, on disk or not.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, heard_ms: Callable[[], int]) -> None:
         self._send = send
+        self._heard_ms = heard_ms
         self._lock = threading.Lock()
-        self._failing: set[str] = set()
+        self._refusals: dict[str, _Refusal] = {}
+        self._said = _OK
+        self._start_ms = 0
 
     def takes(self, what: str, act: Callable[[], None]) -> bool:
         """Run something that touches the disk.
@@ -35,26 +50,37 @@ class Disk:
         try:
             act()
         except OSError as error:
-            self._note_failure(what, error)
+            self._note(what, error)
             return False
-        self._note_success(what)
+        self._note(what, None)
         return True
 
-    def refuses(self, what: str) -> bool:
-        """Tell whether the last attempt at something failed."""
-        return what in self._failing
+    def refusal(self, what: str) -> str:
+        """Return why the last attempt at something failed.
 
-    def _note_failure(self, what: str, error: OSError) -> None:
-        with self._lock:
-            was_well = not self._failing
-            self._failing.add(what)
-            if was_well:
-                reason = error.strerror or "it failed"
-                self._send("disk", state="failing", message=f"audio cannot be {what}: {reason}")
+        Returns:
+            ``disk_full`` or ``disk_failing``; an empty string if it worked.
+        """
+        return self._refusals[what].state if what in self._refusals else ""
 
-    def _note_success(self, what: str) -> None:
+    def _note(self, what: str, error: OSError | None) -> None:
         with self._lock:
-            if what in self._failing:
-                self._failing.remove(what)
-                if not self._failing:
-                    self._send("disk", state="ok", message=f"audio is {what} again")
+            if error is None:
+                self._refusals.pop(what, None)
+            else:
+                message = f"audio cannot be {what}: {error.strerror or 'it failed'}"
+                self._refusals[what] = _Refusal(disk_state(error), message)
+            now = self._worst()
+            if now.state == self._said.state:
+                return
+            end_ms = self._heard_ms()
+            if self._said is _OK:
+                self._start_ms = end_ms
+            self._said = now
+            span = {"start_ms": self._start_ms, "end_ms": end_ms}
+            self._send("disk", state=now.state, message=now.message, **span)
+
+    def _worst(self) -> _Refusal:
+        """Return what to say: of a full disk first, because a person can do something about it."""
+        refusals = self._refusals.values()
+        return max(refusals, key=lambda one: one.state == "disk_full", default=_OK)

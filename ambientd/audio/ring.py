@@ -15,7 +15,7 @@ class Hole(NamedTuple):
 
     Attributes:
         frames: how many.
-        reason: ``overflow``, or what the producer gave.
+        reason: what ``Ring.full_reason`` was when the first of them came, or the producer's.
     """
 
     frames: int
@@ -31,16 +31,19 @@ class Ring:
     Attributes:
         position_frames: frames that came in, what was left out or skipped included.
         lost_frames: frames that came in and were left out.
+        full_reason: why nobody takes anything, should the ring be full; the consumer sets it.
     """
 
     def __init__(self, capacity_frames: int) -> None:
         self.position_frames = 0
         self.lost_frames = 0
+        self.full_reason = "overflow"
         self._capacity_frames = capacity_frames
         self._pushed_frames = 0
         self._taken_frames = 0
         self._pieces: deque[bytes | Hole] = deque()
         self._hole_frames = 0
+        self._hole_reason = ""
 
     def has_room(self, frames: int) -> bool:
         """Tell whether a block of so many frames would be kept."""
@@ -50,6 +53,8 @@ class Ring:
         """Add a block of int16 samples; producer only."""
         self.position_frames += frames
         if not self.has_room(frames):
+            if not self._hole_frames:
+                self._hole_reason = self.full_reason
             self._hole_frames += frames
             self.lost_frames += frames
             return
@@ -66,7 +71,7 @@ class Ring:
     def end_hole(self) -> None:
         """Add the hole that has no block after it yet; producer, or after its last ``push``."""
         if self._hole_frames:
-            self._pieces.append(Hole(self._hole_frames, "overflow"))
+            self._pieces.append(Hole(self._hole_frames, self._hole_reason))
             self._hole_frames = 0
 
     def take(self) -> bytes | Hole | None:

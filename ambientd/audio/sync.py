@@ -9,6 +9,10 @@ from ambientd.audio.disk import Disk
 from ambientd.audio.track_files import TrackFiles
 
 SYNC_S = 1.0
+LAST_SYNC_S = 4.0
+"""How long the end waits for the last sync. The daemon waits 10 s for a capture that closes, and
+what is written survives this process without it; only a power cut could take it."""
+
 TOUCH_S = 4.0
 """Readers take a capture for open until 10 s after its last touch; 5 s are promised."""
 
@@ -34,9 +38,9 @@ class Syncer:
         self._thread.start()
 
     def finish(self) -> None:
-        """Stop, after the sync in hand."""
+        """Sync what was written until now and stop; a disk that is slow is waited for a while."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(LAST_SYNC_S)
 
     def _run(self) -> None:
         last_touch_s = time.monotonic()
@@ -45,3 +49,4 @@ class Syncer:
             if time.monotonic() - last_touch_s >= TOUCH_S:
                 last_touch_s = time.monotonic()
                 self._disk.takes("marked as open", self._files.touch)
+        self._disk.takes(SYNCED, self._files.sync)

@@ -17,7 +17,7 @@ from ambientd.audio.level import Meter
 from ambientd.audio.ring import Hole
 from ambientd.audio.settled import Settled
 from ambientd.audio.source import BLOCK_MS, Source, State
-from ambientd.audio.sync import SYNCED, Syncer
+from ambientd.audio.sync import Syncer
 from ambientd.audio.track_files import TrackFiles
 from ambientd.units import SAMPLE_BYTES, frames_to_ms
 
@@ -63,7 +63,7 @@ class Writer:
         self._send = send
         self._meter = Meter(METER_MS // BLOCK_MS)
         self._stop = threading.Event()
-        self._disk = Disk(send)
+        self._disk = Disk(send, self._heard_ms)
         self._syncer = Syncer(files, self._disk)
         self._ended = False
         self._last_report_s = 0.0
@@ -89,14 +89,13 @@ class Writer:
         """
         self._stop.set()
         self._thread.join()
-        self._syncer.finish()
         self._source.ring.end_hole()
         is_whole = self._drain_at_last()
         self._files.finish()
-        if not (self._flush() and is_whole):
+        if not (is_whole and self._flush()):
             self._give_up()
         self._patch_header()
-        self._disk.takes(SYNCED, self._files.sync)
+        self._syncer.finish()
         self._files.close()
         self._send("closed", **self._counts())
 
@@ -109,12 +108,14 @@ class Writer:
             os._exit(1)
 
     def _write(self) -> None:
-        while not self._stop.wait(RETRY_S if self._disk.refuses(WRITTEN) else BATCH_S):
+        while not self._stop.wait(RETRY_S if self._disk.refusal(WRITTEN) else BATCH_S):
             self._drain()
             self._report(time.monotonic())
 
     def _flush(self) -> bool:
-        return self._disk.takes(WRITTEN, self._files.flush)
+        is_taken = self._disk.takes(WRITTEN, self._files.flush)
+        self._source.ring.full_reason = self._disk.refusal(WRITTEN) or "overflow"
+        return is_taken
 
     def _drain(self) -> bool:
         """Write what is queued and what is in the ring; False if the disk did not take it all."""
@@ -146,12 +147,19 @@ class Writer:
         start_ms = frames_to_ms(self._files.frames, self._files.rate_hz)
         end_ms = frames_to_ms(end_frames, self._files.rate_hz)
         if end_ms > start_ms:
-            self._send("gap", start_ms=start_ms, end_ms=end_ms, reason="disk_full")
+            reason = self._disk.refusal(WRITTEN)
+            self._send("gap", start_ms=start_ms, end_ms=end_ms, reason=reason)
 
     def _skip(self, hole: Hole) -> None:
         start_ms = self._files.queued_ms
         self._files.add_hole(hole.frames)
         self._send("gap", start_ms=start_ms, end_ms=self._files.queued_ms, reason=hole.reason)
+
+    def _heard_ms(self) -> int:
+        """Return the track time up to which audio came in, on disk or not."""
+        files = self._files
+        came_ms = frames_to_ms(self._source.ring.position_frames, files.device_rate_hz)
+        return frames_to_ms(files.start_frames, files.rate_hz) + came_ms
 
     def _patch_header(self) -> None:
         try:
@@ -190,7 +198,7 @@ class Writer:
         self._lost_looks = self._lost_looks + 1 if is_silent else 0
         if state is State.ALIVE or self._ended or 0 < self._lost_looks < LOST_LOOKS:
             return
-        if self._disk.refuses(WRITTEN):
+        if self._disk.refusal(WRITTEN):
             return  # what is in memory can wait for the disk, but not through a close
         if state is State.ENDED and not self._source.ring.is_empty():
             return

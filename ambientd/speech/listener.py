@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import numpy
 
 from ambientd import units
-from ambientd.errors import StoreError
+from ambientd.errors import StoreError, may_pass
 from ambientd.speech.segmenter import WARM_MS, Rules, Segmenter, Turn
 from ambientd.speech.vad import FRAME_SAMPLES, Vad
 
 SLICE_FRAMES = 16 * FRAME_SAMPLES
 """Read at once: half a second."""
 
+READ_PATIENCE_S = 30.0
+"""Less than a worker is given that makes no progress."""
+
+READ_AGAIN_S = 0.5
+
 _FULL_SCALE = 32768.0
+
+Params = ParamSpec("Params")
+Value = TypeVar("Value")
 
 
 class Listener:
@@ -43,14 +54,8 @@ class Listener:
         self.finished = False
         self.reported_ms = from_ms
         self.drained_said = False
-        try:
-            self._fd = os.open(spool, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise StoreError(
-                f"cannot read {spool}: {error.strerror}",
-                "the recording beside it is whole and can be transcribed later",
-                code="spool_unreadable",
-            ) from None
+        self._spool = spool
+        self._fd = self._patiently(os.open, spool, os.O_RDONLY | os.O_CLOEXEC)
         self._vad = Vad()
         self._segmenter = Segmenter(rules, from_ms)
         self._next_frame = units.ms_to_frames(from_ms, units.SPOOL_RATE_HZ)
@@ -187,11 +192,29 @@ class Listener:
             self._vad.probability(frame)
 
     def _samples(self, start: int, count: int) -> numpy.ndarray:
-        data = os.pread(self._fd, count * units.SAMPLE_BYTES, start * units.SAMPLE_BYTES)
+        size_bytes, offset_bytes = count * units.SAMPLE_BYTES, start * units.SAMPLE_BYTES
+        data = self._patiently(os.pread, self._fd, size_bytes, offset_bytes)
         samples = numpy.zeros(count, dtype=numpy.float32)
         read = numpy.frombuffer(data[: len(data) // 2 * 2], dtype=numpy.int16)
         samples[: len(read)] = read.astype(numpy.float32) / _FULL_SCALE
         return samples
+
+    def _patiently(
+        self, call: Callable[Params, Value], *args: Params.args, **kwargs: Params.kwargs
+    ) -> Value:
+        """Read; what the disk does is not the turn's fault, and for a while it is waited for."""
+        give_up_s = time.monotonic() + READ_PATIENCE_S
+        while True:
+            try:
+                return call(*args, **kwargs)
+            except OSError as error:
+                if not may_pass(error) or time.monotonic() >= give_up_s:
+                    raise StoreError(
+                        f"cannot read {self._spool}: {error.strerror}",
+                        "the recording beside it is whole and can be transcribed later",
+                        code="spool_unreadable",
+                    ) from None
+            time.sleep(READ_AGAIN_S)
 
     @staticmethod
     def _frame_at(ms: int) -> int:

@@ -79,6 +79,8 @@ class JsonLog:
             if not self._tail_is_clean:
                 cut_torn_tail(self._fd)
             self._tail_is_clean = False
+            if os.fstat(self._fd).st_nlink == 0:
+                raise FileNotFoundError(errno.ENOENT, "it was removed")
             written = os.write(self._fd, data)
             if written < len(data):
                 cut_torn_tail(self._fd)

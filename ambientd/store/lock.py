@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from ambientd.errors import StoreError
+from ambientd.errors import StoreError, disk_advice
 from ambientd.store import layout
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,7 +49,7 @@ def claim(dir_fd: int, session_id: str) -> SessionLock:
         try:
             fd = os.open(layout.LOCK, _OPEN, 0o600, dir_fd=dir_fd)
         except OSError as error:
-            raise StoreError(f"cannot lock {session_id}: {error.strerror}") from error
+            raise _error(session_id, error) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -64,8 +64,12 @@ def claim(dir_fd: int, session_id: str) -> SessionLock:
                 return SessionLock(dir_fd, fd)
         except OSError as error:
             os.close(fd)
-            raise StoreError(f"cannot lock {session_id}: {error.strerror}") from error
+            raise _error(session_id, error) from error
         os.close(fd)
+
+
+def _error(session_id: str, error: OSError) -> StoreError:
+    return StoreError(f"cannot lock {session_id}: {error.strerror}", disk_advice(error))
 
 
 def _is_current(dir_fd: int, fd: int) -> bool:

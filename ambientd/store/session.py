@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import json
 import os
 import pwd
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ambientd import __version__
-from ambientd.errors import StoreError, WriteError
+from ambientd.errors import StoreError, WriteError, disk_advice
 from ambientd.store import files, layout, lock, render, states
 
 RECORDER = "ambientd/"
@@ -121,14 +120,15 @@ class Session:
             pass  # room is wasted, nothing is lost
 
     def release(self) -> None:
-        """Close the logs and let go of the lock."""
-        if self._dir_fd < 0:
-            return
-        self._turns.close()
-        self._events.close()
-        self._lock.release()
-        os.close(self._dir_fd)
-        self._dir_fd = -1
+        """Close the logs and let go of the lock, after the write in hand."""
+        with self._writing:
+            if self._dir_fd < 0:
+                return
+            self._turns.close()
+            self._events.close()
+            self._lock.release()
+            os.close(self._dir_fd)
+            self._dir_fd = -1
 
     def discard(self) -> None:
         """Remove a session in which nothing was recorded."""
@@ -223,9 +223,8 @@ def _claim_folder(root: Path, name: str | None, started_at: datetime.datetime) -
         except FileExistsError:
             continue
         except OSError as error:
-            hint = "free some room" if error.errno == errno.ENOSPC else ""
             raise StoreError(
-                f"cannot create a session in {root}: {error.strerror}", hint
+                f"cannot create a session in {root}: {error.strerror}", disk_advice(error)
             ) from error
         return path
     raise StoreError(f"{root} holds {MAX_SAME_MINUTE} sessions called {base}", "wait a minute")

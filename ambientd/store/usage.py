@@ -17,22 +17,29 @@ DEEPEST = 3
 """Levels of folders below the root that are looked at: a session and its audio are two."""
 
 
-def disk(root: Path) -> dict[str, int | None]:
-    """Return ``used_bytes`` of the sessions and ``free_bytes`` of the root's filesystem.
+def used_bytes(root: Path) -> int | None:
+    """Return how much room the sessions take; None when the root cannot be looked at.
 
-    Sparse files count by what they really occupy. Links are not followed. Both are None when the
-    root cannot be looked at.
+    Sparse files count by what they really occupy. Links are not followed.
     """
     try:
         top = open_root(str(root))
         if top is None:
-            return {"used_bytes": None, "free_bytes": None}
+            return None
         with top:
-            room = os.fstatvfs(top.fd)
-            used_bytes = _used_bytes(top, DEEPEST)
+            return _used_bytes(top, DEEPEST)
     except (OSError, StoreError):
-        return {"used_bytes": None, "free_bytes": None}
-    return {"used_bytes": used_bytes, "free_bytes": room.f_bavail * room.f_frsize}
+        return None
+
+
+def free_bytes(root: Path) -> int:
+    """Return how much of the root's filesystem we may still fill.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    room = os.statvfs(root)
+    return room.f_bavail * room.f_frsize
 
 
 def _used_bytes(folder: Folder, levels: int) -> int:

@@ -112,7 +112,7 @@ def _record(arguments: argparse.Namespace) -> str:
 def _stop(arguments: argparse.Namespace) -> str:
     answer = call("ambient/stop", {"wait": arguments.wait}, None if arguments.wait else OPEN_S)
     if answer["problem"]:
-        hint = "see the daemon's log"
+        hint = "see ambientctl status and the daemon's log"
         raise DaemonFault({"message": answer["problem"], "data": {"hint": hint}})
     return _json(answer) if arguments.json else f"{answer['id'] or 'the start was given up'}\n"
 

@@ -12,7 +12,7 @@ def status(answer: dict[str, Any]) -> str:
     session = answer["session"]
     rows = [("listening", "yes" if answer["listening"] else "no"), ("why", answer["why"])]
     if session is not None:
-        rows += _session_rows(session)
+        rows += _session_rows(session, answer["disk"]["message"])
     for other in answer["finishing"]:
         rows.append(("finishing", f"{other['id']}, {_seconds(other['lag_ms'])} of audio to go"))
     recovering = answer["recovering"]
@@ -25,6 +25,7 @@ def status(answer: dict[str, Any]) -> str:
         ("readers", str(answer["readers"])),
         ("model", answer["model"]),
         ("disk", f"{size(disk['used_bytes'])} used, {size(disk['free_bytes'])} free"),
+        *_disk_trouble(disk),
         ("sessions", answer["root"]),
         ("daemon", f"ambientd {answer['version']}, pid {answer['pid']}"),
         ("socket", answer["socket"]),
@@ -32,7 +33,14 @@ def status(answer: dict[str, Any]) -> str:
     return table(rows)
 
 
-def _session_rows(session: dict[str, Any]) -> list[tuple[str, str]]:
+def _disk_trouble(disk: dict[str, Any]) -> list[tuple[str, str]]:
+    if not disk["message"]:
+        return []
+    hint = f"; {disk['hint']}" if disk["hint"] else ""
+    return [("warning", f"{disk['message']}{hint}")]
+
+
+def _session_rows(session: dict[str, Any], said_of_disk: str) -> list[tuple[str, str]]:
     name = f" ({session['name']})" if session["name"] else ""
     level = session["level_dbfs"]
     heard = "nothing yet" if level is None else f"{level:.0f} dBFS, peak {session['peak_dbfs']:.0f}"
@@ -56,7 +64,7 @@ def _session_rows(session: dict[str, Any]) -> list[tuple[str, str]]:
         ]
         if worker["problem"]:
             rows.append(("problem", worker["problem"]))
-    if session["warning"]:
+    if session["warning"] not in ("", said_of_disk):
         rows.append(("warning", session["warning"]))
     return rows
 

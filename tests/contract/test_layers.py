@@ -32,7 +32,7 @@ LAYERS = (
     {"rpc"},
     {"finishing", "capture"},
     {"track"},
-    {"recording", "recovery"},
+    {"recording", "recovery", "storage"},
     {"daemon"},
     {"control"},
     {"main"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
@@ -72,7 +73,9 @@ def test_a_silent_input_is_opened_again_once_a_minute_at_most_and_ever_less() ->
     assert not hearing.should_reopen(times_s[-1] + REOPEN_PAUSE_S - 1)
 
 
-def looks(pace: Pace, rates_hz: list[float], late_s: dict[int, float] | None = None) -> list[bool]:
+def looks(
+    pace: Pace, rates_hz: Sequence[float], late_s: dict[int, float] | None = None
+) -> list[bool]:
     """Let frames come at a rate that changes from look to look; some looks see them late."""
     frames, found = 0.0, []
     for number, rate_hz in enumerate(rates_hz):

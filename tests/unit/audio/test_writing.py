@@ -172,9 +172,11 @@ class Events:
         return found
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(
+    ("code", "state"), [(errno.ENOSPC, "disk_full"), (errno.EIO, "disk_failing")]
+)
 def test_a_disk_that_refuses_loses_nothing_when_it_takes_audio_again(
-    folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+    folder_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, state: str
 ) -> None:
     source, events = Blocks(), Events()
     files = TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True)
@@ -197,10 +199,11 @@ def test_a_disk_that_refuses_loses_nothing_when_it_takes_audio_again(
     monkeypatch.setattr(os, "pwrite", refuse)
     for block in blocks[10:30]:
         source.ring.push(block.tobytes(), len(block))
-    refused = events.wait_for(event="disk", state="failing")
+    refused = events.wait_for(event="disk", state=state)
     assert os.strerror(code) in refused["message"]
     monkeypatch.undo()
-    events.wait_for(event="disk", state="ok")
+    well = events.wait_for(event="disk", state="ok")
+    assert refused["start_ms"] == well["start_ms"] <= well["end_ms"] == 600
     for block in blocks[30:]:
         source.ring.push(block.tobytes(), len(block))
     running.finish()
@@ -239,7 +242,7 @@ def test_what_a_full_disk_never_took_is_said_as_a_gap_and_the_file_is_valid(
     monkeypatch.setattr(os, "pwrite", refuse)
     source.ring.push(tone(RATE_HZ).tobytes(), RATE_HZ)
     source.ring.push(tone(RATE_HZ).tobytes(), RATE_HZ)
-    events.wait_for(event="disk", state="failing")
+    events.wait_for(event="disk", state="disk_full")
     running.finish()
     gap = events.wait_for(event="gap")
     assert (gap["start_ms"], gap["end_ms"], gap["reason"]) == (1000, 3000, "disk_full")
@@ -320,7 +323,7 @@ def test_a_disk_that_does_not_sync_is_said_once_and_so_is_its_recovery(
     running.finish()
     assert next(refusals, None) is None
     said = [one["state"] for one in events.seen if one["event"] == "disk"]
-    assert said == ["failing", "ok"]
+    assert said == ["disk_failing", "ok"]
 
 
 def test_an_overflow_is_a_gap_of_its_length(folder_fd: int, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ambientd.errors import StoreError
+from ambientd.errors import StoreError, WriteError
 from ambientd.store import files
 
 
@@ -42,6 +42,17 @@ def test_a_torn_tail_is_cut_before_the_first_append(
     log.append({"n": 1})
     log.close()
     assert (tmp_path / "raw.jsonl").read_bytes() == kept + b'{"n":1}\n'
+
+
+def test_a_log_that_was_removed_takes_no_line(dir_fd: int, tmp_path: Path) -> None:
+    log = files.JsonLog(dir_fd, "raw.jsonl")
+    log.append({"n": 1})
+    (tmp_path / "raw.jsonl").unlink()
+    with pytest.raises(WriteError, match=r"raw\.jsonl: it was removed") as caught:
+        log.append({"n": 2})
+    log.close()
+    assert not caught.value.may_pass, "nobody waits for it"
+    assert not (tmp_path / "raw.jsonl").exists(), "a second log would count its lines anew"
 
 
 def test_a_file_of_only_a_torn_line_becomes_empty(dir_fd: int, tmp_path: Path) -> None:
