@@ -399,3 +399,35 @@ def test_a_spool_made_anew_is_the_one_that_was_written_live(folder_fd: int, tmp_
     from_frame = 2_500 * 16
     assert numpy.abs(made[from_frame:].astype(int) - live[from_frame:].astype(int)).max() <= 2
     assert wav.repair(tmp_path / "room.native.wav") == len(samples)
+
+
+@pytest.mark.parametrize("from_ms", [0, 2500, 700_000])
+def test_a_spool_made_anew_is_a_hole_where_the_recording_is_one(
+    folder_fd: int, tmp_path: Path, from_ms: int
+) -> None:
+    files = TrackFiles(folder_fd, "room", 44_100, spool=True)
+    # Multiples of 441 frames, which are 160 of the spool: what is live has no other exact place.
+    spoken, spans = tone(3 * 44_100 + 441, 44_100).tobytes(), []
+    for hole_frames in (500 * 44_100 + 2 * 441, 300 * 44_100 + 441, 200 * 44_100):
+        start_ms = files.queued_ms
+        files.add(spoken)
+        spans.append((start_ms * 16, files.queued_ms * 16))
+        files.add_hole(hole_frames)
+    files.finish()
+    files.flush()
+    files.patch_header()
+    files.close()
+    spool = tmp_path / "room.live.pcm"
+    live = numpy.fromfile(spool, dtype=numpy.int16).astype(int)
+    count = respool.respool(tmp_path / "room.native.wav", spool, from_ms)
+    made = numpy.fromfile(spool, dtype=numpy.int16).astype(int)
+    assert count == len(made) == len(live)
+    silent = numpy.ones(len(made), dtype=bool)
+    ringing = 640  # where a tone is cut off, the filter rings for a moment
+    for start, end in spans:
+        inside = slice(max(start + ringing, from_ms * 16), end - ringing)
+        assert numpy.abs(made[inside] - live[inside]).max(initial=0) <= 2
+        silent[max(0, start - ringing) : end + ringing] = False
+    assert numpy.abs(made[silent]).max() <= 2
+    assert made[spans[-1][0] + ringing : spans[-1][1] - ringing].any()
+    assert spool.stat().st_blocks * 512 < 1 << 20 < len(made), "a hole takes no room"
