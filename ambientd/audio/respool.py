@@ -2,7 +2,7 @@
 
 What a crash left of a spool may be shorter than the recording. Made from FROM_MS on, sparse before
 it and where the recording is, in bounded memory: a night without a device costs no time and no
-room. Prints ``{"spool_frames": n}``.
+room. Prints ``{"spool_frames": n, "holes": [[start_ms, end_ms], ...]}``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ambientd.audio.resample import Resampler
 READ_FRAMES = 1 << 16
 
 
-def respool(recording: Path, spool: Path, from_ms: int) -> int:
+def respool(recording: Path, spool: Path, from_ms: int) -> tuple[int, list[tuple[int, int]]]:
     """Write the spool.
 
     Args:
@@ -30,16 +30,21 @@ def respool(recording: Path, spool: Path, from_ms: int) -> int:
         from_ms: track time before which nothing will be read.
 
     Returns:
-        The spool's length in frames.
+        The spool's length in frames, and where it has nothing behind FROM_MS, as
+        (start_ms, end_ms); holes shorter than a second are not told.
     """
     import soundfile
 
+    holes = []
     spool.unlink(missing_ok=True)
     fd = os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as out, soundfile.SoundFile(recording) as sound:
         rate_hz = sound.samplerate
-        from_s = min(from_ms // 1000, sound.frames // rate_hz)
+        from_s = heard_s = min(from_ms // 1000, sound.frames // rate_hz)
         for start_s, end_s in _stretches(recording, from_s, rate_hz * units.SAMPLE_BYTES):
+            if start_s > heard_s:
+                holes.append((heard_s * 1000, start_s * 1000))
+            heard_s = end_s
             resampler = Resampler(rate_hz)
             sound.seek(start_s * rate_hz)
             out.seek(start_s * units.SPOOL_RATE_HZ * units.SAMPLE_BYTES)
@@ -50,7 +55,10 @@ def respool(recording: Path, spool: Path, from_ms: int) -> int:
             out.write(resampler.finish())
         frames = int(sound.frames * units.SPOOL_RATE_HZ // rate_hz)
         out.truncate(frames * units.SAMPLE_BYTES)
-    return frames
+    end_ms = units.frames_to_ms(frames, units.SPOOL_RATE_HZ)
+    if end_ms > heard_s * 1000:
+        holes.append((heard_s * 1000, end_ms))
+    return frames, holes
 
 
 def _stretches(recording: Path, from_s: int, second_bytes: int) -> Iterator[tuple[int, int]]:
@@ -87,5 +95,5 @@ def _next_data(fd: int, position: int) -> int | None:
 
 
 if __name__ == "__main__":
-    count = respool(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
-    sys.stdout.write(json.dumps({"spool_frames": count}) + "\n")
+    count, missing = respool(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    sys.stdout.write(json.dumps({"spool_frames": count, "holes": missing}) + "\n")

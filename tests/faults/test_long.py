@@ -20,6 +20,7 @@ import pytest
 import soundfile
 
 from ambientd.audio.resample import Resampler
+from ambientd.speech.segmenter import FRAME_MS
 from tests import running
 from tests.faults.test_crashes import (
     assert_in_order_and_once,
@@ -112,14 +113,18 @@ def sample() -> numpy.ndarray:
 
 
 def assert_same_talk(
-    lines: list[dict[str, Any]], expected: list[dict[str, Any]], head_ms: int
+    lines: list[dict[str, Any]], expected: list[dict[str, Any]], head_ms: int, within_ms: int = 1
 ) -> None:
-    """Check that lines are those that are expected, as much later as the head is long."""
+    """Check that lines are those that are expected, as much later as the head is long.
+
+    Times are rounded down: by a millisecond if what listens starts where the head ends, else by one
+    of its frames.
+    """
     assert lines
     for line, same in zip(lines, expected, strict=False):
         assert words(line["text"]) == words(same["text"])
         for key in ("start_ms", "end_ms"):
-            assert abs(line[key] - head_ms - same[key]) <= 1, "times are rounded down"
+            assert abs(line[key] - head_ms - same[key]) <= within_ms
 
 
 def test_a_recording_of_days_goes_on_beyond_what_32_bits_count(
@@ -183,6 +188,29 @@ def test_a_killed_recording_of_days_is_recovered_without_writing_them_anew(
     assert_in_order_and_once(lines)
     assert len(lines) > 3
     assert_same_talk(lines[:-1], expected, days.head_ms)  # the last one was cut short
+
+
+def test_a_gap_that_a_killed_daemon_did_not_write_down_is_written_when_it_is_recovered(
+    expected: list[dict[str, Any]],
+) -> None:
+    with running.place() as plain:
+        at = Sparse(plain.folder, 720 * RATE_HZ)
+        first = running.Daemon(at, "--source", str(SAMPLE), "--source-speed", "4")
+        first.wait_until_ready()
+        session = at.ctl("record").stdout.strip()
+        at.wait_until_beyond(session, 8)
+        first.kill()
+        for name in ("raw.jsonl", "events.jsonl"):
+            (at.root / session / name).unlink()
+        with running.daemon(at):
+            running.wait_until(lambda: (at.root / session / "transcript.md").exists(), 60)
+        gaps = [one for one in events(at, session) if one["kind"] == "gap"]
+        lines = raw_lines(at, session)
+    assert [(one["track"], one["start_ms"], one["reason"]) for one in gaps] == [
+        ("room", 1000, "unknown")  # the file's header is in its first second
+    ]
+    assert at.head_ms - 1000 <= gaps[0]["end_ms"] <= at.head_ms
+    assert_same_talk(lines[:-1], expected, at.head_ms, within_ms=FRAME_MS)
 
 
 def test_a_killed_capture_of_days_leaves_all_it_wrote_readable(
