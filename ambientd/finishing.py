@@ -182,7 +182,8 @@ async def write_end(session: Session, duration_ms: int) -> None:
         duration_ms: its length.
     """
     started_at = datetime.datetime.fromisoformat(session.meta["started_at"])
-    ended_at = started_at + datetime.timedelta(milliseconds=duration_ms)
+    # With the offset of then: summer time may have begun or ended meanwhile.
+    ended_at = (started_at + datetime.timedelta(milliseconds=duration_ms)).astimezone()
     session.meta["ended_at"] = ended_at.isoformat(timespec="milliseconds")
     session.meta["duration_s"] = round(duration_ms / 1000, 3)
     await insist(session.save)

@@ -21,9 +21,10 @@ from ambientd.errors import AmbientError, CaptureError, SettingsError
 OPEN_FILES = 1024
 """Enough for every connection that is accepted, and for the children."""
 
-SWITCH_S = 0.0005
+SWITCH_S = 0.00002
 """How long a thread that makes a long answer may keep the interpreter from the event loop, which
-asks for it again after each system call; Python's own 5 ms add up."""
+asks for it again after each system call, as does a thread that looks at the disk; Python's own 5 ms
+add up, and so does half a one (docs/developing/measurements.md)."""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ from ambientd.store.session import Session
 
 CAPTURE_END_TIMEOUT_S = 10.0
 """A capture child outlives its daemon by moments: it closes its files when its stdin closes."""
+
+UNTOLD = "unknown"
+"""Why there is no audio where a file has a hole and no event says so: the daemon was killed before
+it could write one."""
 
 
 def unfinished(root: Path) -> list[Path]:
@@ -223,14 +227,22 @@ async def _open_track(session: Session, name: str) -> Track:
     spool = session.audio_path / layout.spool(name)
     recording = session.audio_path / layout.final_wav(name)
     from_ms = max(0, resume_ms - WARM_MS)
-    holes = await finishing.apart(gaps, session.path, name)
+    told = await finishing.apart(gaps, session.path, name)
     # Made anew from the recording, which is the truth: what a crash left of the spool may be
     # shorter or torn.
     result = await anyio.run_process(
         [sys.executable, "-m", "ambientd.audio.respool", str(recording), str(spool), str(from_ms)]
     )
-    frames = int(json.loads(result.stdout)["spool_frames"])
-    return Track(spool, resume_ms=resume_ms, frames=frames, holes=holes, finished=True)
+    made = json.loads(result.stdout)
+    untold = list(without([(start, end) for start, end in made["holes"]], told))
+    for start_ms, end_ms in untold:
+        await finishing.note(
+            session, "gap", track=name, start_ms=start_ms, end_ms=end_ms, reason=UNTOLD
+        )
+    holes = sorted(told + untold)
+    return Track(
+        spool, resume_ms=resume_ms, frames=made["spool_frames"], holes=holes, finished=True
+    )
 
 
 def checkpoint_ms(path: Path, track: str) -> int:
@@ -248,6 +260,20 @@ def gaps(path: Path, track: str) -> list[tuple[int, int]]:
         for record in _records(path, layout.EVENTS, track)
         if record["kind"] == "gap" and record["end_ms"] > record["start_ms"]
     ]
+
+
+def without(
+    holes: Iterable[tuple[int, int]], told: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield what of some stretches is in none of others; each is (start, end)."""
+    for start, end in holes:
+        for told_start, told_end in sorted(told):
+            if told_start < end and told_end > start:
+                if told_start > start:
+                    yield start, told_start
+                start = told_end
+        if start < end:
+            yield start, end
 
 
 def _records(path: Path, name: str, track: str) -> list[dict[str, Any]]:

@@ -91,8 +91,9 @@ class Page:
         if self._started_at is not None:
             try:
                 moment = self._started_at + datetime.timedelta(milliseconds=start_ms)
-                return moment.strftime("%H:%M:%S")
-            except OverflowError:
+                # With the offset of then: summer time may have begun or ended meanwhile.
+                return moment.astimezone().strftime("%H:%M:%S")
+            except (ValueError, OverflowError):
                 pass  # a time of no calendar; the track time is still one
         return units.clock(start_ms // 1000)
 

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from tests.bench import accuracy, flood, live, peers, reading, sets, start
+from tests.bench import accuracy, flood, live, load, peers, reading, sets, start
 
 
 def main() -> None:
@@ -47,6 +47,9 @@ def main() -> None:
     reading_parser.set_defaults(run=lambda chosen: reading.run())
     flood_parser = benches.add_parser("flood", help="what others wait while one client floods")
     flood_parser.set_defaults(run=lambda chosen: flood.run())
+    load_parser = benches.add_parser("load", help="a recording while a hundred clients poll it")
+    load_parser.add_argument("--clients", type=int, default=load.CLIENTS, help="how many (100)")
+    load_parser.set_defaults(run=lambda chosen: load.run(chosen.clients))
     chosen = parser.parse_args()
     if "sets" in chosen:
         chosen.sets = which(parser, chosen.sets)

@@ -49,7 +49,8 @@ os._exit(0)
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
-def _call(tool: str, **arguments: Any) -> bytes:
+def call(tool: str, **arguments: Any) -> bytes:
+    """Return the line that calls a tool."""
     params = {"name": tool, "arguments": arguments}
     return wire.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 
@@ -62,8 +63,8 @@ FLOODS: dict[str, tuple[str, bool, int]] = {
     "nesting of 100,000": (r"b'[' * 100_000 + b'\n'", True, 2),
     "requests, answers never read": (repr(wire.encode(PING)), False, 4),
     "a line without end": (r"b'x' * 65536", True, 4),
-    "polls over 200 connections": (repr(_call("status")), True, 200),
-    "whole transcripts of 20,000 lines": (repr(_call("transcript", session="long")), True, 4),
+    "polls over 200 connections": (repr(call("status")), True, 200),
+    "whole transcripts of 20,000 lines": (repr(call("transcript", session="long")), True, 4),
 }
 
 
@@ -107,7 +108,7 @@ def _measure(at: running.Place, arguments: list[str], count: int) -> list[float]
             end_s = time.monotonic() + SECONDS
             while time.monotonic() < end_s:
                 start_s = time.perf_counter()
-                link.sendall(_call("status"))
+                link.sendall(call("status"))
                 answers.readline()
                 times_ms.append((time.perf_counter() - start_s) * 1000)
                 time.sleep(EVERY_S)

@@ -99,7 +99,7 @@ def play(samples: numpy.ndarray, variables: dict[str, str], poll_s: float = POLL
                     at_s = time.time() - origin_s
                     arrivals += [(at_s, line) for line in answer["lines"]]
                     since, state = answer["next"], answer["state"]
-                    usage = _usage(daemon.process.pid) or usage
+                    usage = usage_of(daemon.process.pid) or usage
                     if at_s - looked_s >= LOOK_EVERY_S or state == "transcribing":
                         looked_s = at_s
                         worker = _worker(at) or worker
@@ -216,7 +216,7 @@ def _percentiles(delays: list[float]) -> dict[str, Any]:
     }
 
 
-def _usage(daemon_pid: int) -> dict[str, dict[str, float]]:
+def usage_of(daemon_pid: int) -> dict[str, dict[str, float]]:
     """Return processor time and peak memory of the three processes, {} when a child is gone."""
     found = {"daemon": _process(daemon_pid)}
     children = Path(f"/proc/{daemon_pid}/task/{daemon_pid}/children").read_text(encoding="ascii")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import anyio
 import pytest
@@ -40,6 +41,30 @@ async def test_a_call_that_was_given_up_keeps_its_place_until_it_ends() -> None:
         while bounded.hanging():  # noqa: ASYNC110 - a thread brings it about
             await anyio.sleep(0.01)
         assert [await threads.run(10, int, "7") for _ in range(4)] == [7] * 4
+
+
+async def test_a_call_that_hangs_holds_up_neither_what_came_before_nor_what_comes_behind() -> None:
+    release = threading.Event()
+    threads = bounded.Threads(2)
+    values: list[int] = []
+
+    async def ask(call: Callable[[], int]) -> None:
+        values.append(await threads.run(20, call))
+
+    try:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                # All at once, and so for one thread, which comes as far as the second.
+                for call in (lambda: 1, lambda: int(release.wait(30)) + 2, lambda: 4):
+                    group.start_soon(ask, call)
+                while len(values) < 2:  # noqa: ASYNC110 - a thread brings it about
+                    await anyio.sleep(0.01)
+                assert values == [1, 4]
+                release.set()
+    finally:
+        release.set()
+    assert values == [1, 4, 3]
+    assert not bounded.hanging()
 
 
 async def test_a_call_that_fails_gives_its_place_back() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import threading
 from collections.abc import Iterator
@@ -414,9 +415,50 @@ def test_a_spool_made_anew_is_the_one_that_was_written_live(folder_fd: int, tmp_
     files.patch_header()
     files.close()
     live = numpy.frombuffer((tmp_path / "room.live.pcm").read_bytes(), dtype=numpy.int16)
-    count = respool.respool(tmp_path / "room.native.wav", tmp_path / "room.live.pcm", 2500)
+    count, holes = respool.respool(tmp_path / "room.native.wav", tmp_path / "room.live.pcm", 2500)
+    assert holes == []
     made = numpy.frombuffer((tmp_path / "room.live.pcm").read_bytes(), dtype=numpy.int16)
     assert count == len(made) == len(live)
     from_frame = 2_500 * 16
     assert numpy.abs(made[from_frame:].astype(int) - live[from_frame:].astype(int)).max() <= 2
     assert wav.repair(tmp_path / "room.native.wav") == len(samples)
+
+
+@pytest.mark.parametrize("from_ms", [0, 2500, 700_000])
+def test_a_spool_made_anew_is_a_hole_where_the_recording_is_one(
+    folder_fd: int, tmp_path: Path, from_ms: int
+) -> None:
+    files = TrackFiles.create(folder_fd, "room", 44_100, spool=True)
+    # Multiples of 441 frames, which are 160 of the spool: what is live has no other exact place.
+    spoken, spans = tone(3 * 44_100 + 441, 44_100).tobytes(), []
+    for hole_frames in (500 * 44_100 + 2 * 441, 300 * 44_100 + 441, 200 * 44_100):
+        start_ms = files.queued_ms
+        files.add(spoken)
+        spans.append((start_ms * 16, files.queued_ms * 16))
+        files.add_hole(hole_frames)
+    files.finish()
+    files.flush()
+    files.patch_header()
+    files.close()
+    spool = tmp_path / "room.live.pcm"
+    live = numpy.fromfile(spool, dtype=numpy.int16).astype(int)
+    count, holes = respool.respool(tmp_path / "room.native.wav", spool, from_ms)
+    made = numpy.fromfile(spool, dtype=numpy.int16).astype(int)
+    assert count == len(made) == len(live)
+    from_frame = from_ms * 16
+    silent = numpy.ones(len(made), dtype=bool)
+    ringing = 640  # where a tone is cut off, the filter rings for a moment
+    for start, end in spans:
+        inside = slice(max(start + ringing, from_frame), end - ringing)
+        assert numpy.abs(made[inside] - live[inside]).max(initial=0) <= 2
+        silent[max(0, start - ringing) : end + ringing] = False
+    assert numpy.abs(made[silent]).max() <= 2
+    assert made[spans[-1][0] + ringing : spans[-1][1] - ringing].any()
+    true_holes = [(end, start) for (_, end), (start, _) in itertools.pairwise(spans)]
+    true_holes.append((spans[-1][1], len(made)))
+    assert len(holes) == len([end for _, end in true_holes if end > from_frame])
+    for (start_ms, end_ms), (start, end) in zip(holes, true_holes[-len(holes) :], strict=True):
+        assert (
+            max(start, from_frame) <= start_ms * 16 < start_ms * 16 + 640_000 < end_ms * 16 <= end
+        )
+    assert spool.stat().st_blocks * 512 < 1 << 20 < len(made), "a hole takes no room"
