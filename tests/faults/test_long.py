@@ -44,9 +44,10 @@ import os, sys
 if "ambientd.audio.capture" in sys.orig_argv:
     from ambientd.audio.replay import Replay
     begin = Replay.begin
-    def begin_late(self):
-        self.ring.push(b"", int(os.environ["HEAD_FRAMES"]))  # no ring has room for it: a hole
-        begin(self)
+    def begin_late(self, position_frames):
+        if position_frames == 0:
+            self.ring.push(b"", int(os.environ["HEAD_FRAMES"]))  # no ring has room: a hole
+        begin(self, position_frames)
     Replay.begin = begin_late
 """
 
