@@ -36,20 +36,12 @@ def check(root: Path, log: Path) -> None:
             account = {}
 
 
-def _check_session(folder: Path, account: dict[str, int]) -> None:
-    audio = soundfile.info(folder / "audio" / "room.wav")
-    length_ms = audio.frames * 1000 // audio.samplerate
+def check_files(folder: Path) -> None:
+    """Check what the files of a session that is done say of each other."""
+    length_ms = _length_ms(folder)
     meta = json.loads((folder / "session.json").read_text(encoding="utf-8"))
     assert abs(meta["duration_s"] * 1000 - length_ms) <= TOLERANCE_MS, folder
-    from_ms, heard_ms = account["from_ms"], account["heard_ms"]
-    gaps = [event for event in _records(folder / "events.jsonl") if event["kind"] == "gap"]
-    rounding_ms = TOLERANCE_MS * (len(gaps) + 1)
-    accounted_ms = from_ms + heard_ms + account["skipped_ms"]
-    assert abs(accounted_ms - length_ms) <= rounding_ms, (folder, account, length_ms)
-    said_ms = sum(max(0, gap["end_ms"] - max(from_ms, gap["start_ms"])) for gap in gaps)
-    assert abs(said_ms - account["skipped_ms"]) <= rounding_ms, (folder, account, gaps)
-
-    turns = _records(folder / "raw.jsonl")
+    turns, gaps = _records(folder / "raw.jsonl"), _gaps(folder)
     for before, after in itertools.pairwise(turns):
         assert before["end_ms"] <= after["start_ms"], (folder, before, after)
     for turn in turns:
@@ -57,10 +49,28 @@ def _check_session(folder: Path, account: dict[str, int]) -> None:
         for gap in gaps:
             apart = turn["end_ms"] <= gap["start_ms"] or gap["end_ms"] <= turn["start_ms"]
             assert apart, (folder, turn, gap)
-    spoken_ms = sum(
-        turn["end_ms"] - turn["start_ms"] for turn in turns if turn["start_ms"] >= from_ms
-    )
-    assert spoken_ms <= heard_ms, (folder, account)
+
+
+def _check_session(folder: Path, account: dict[str, int]) -> None:
+    check_files(folder)
+    length_ms, gaps = _length_ms(folder), _gaps(folder)
+    from_ms, heard_ms = account["from_ms"], account["heard_ms"]
+    rounding_ms = TOLERANCE_MS * (len(gaps) + 1)
+    accounted_ms = from_ms + heard_ms + account["skipped_ms"]
+    assert abs(accounted_ms - length_ms) <= rounding_ms, (folder, account, length_ms)
+    said_ms = sum(max(0, gap["end_ms"] - max(from_ms, gap["start_ms"])) for gap in gaps)
+    assert abs(said_ms - account["skipped_ms"]) <= rounding_ms, (folder, account, gaps)
+    turns = [turn for turn in _records(folder / "raw.jsonl") if turn["start_ms"] >= from_ms]
+    assert sum(turn["end_ms"] - turn["start_ms"] for turn in turns) <= heard_ms, (folder, account)
+
+
+def _length_ms(folder: Path) -> int:
+    audio = soundfile.info(folder / "audio" / "room.wav")
+    return int(audio.frames * 1000 // audio.samplerate)
+
+
+def _gaps(folder: Path) -> list[dict[str, Any]]:
+    return [event for event in _records(folder / "events.jsonl") if event["kind"] == "gap"]
 
 
 def _records(path: Path) -> list[dict[str, Any]]:

@@ -138,7 +138,7 @@ class TrackFiles:
         self.queued_frames = self._target()
         self._native.skip_to(wav.DATA_OFFSET_BYTES + self.queued_frames * SAMPLE_BYTES)
         if self._spool is not None:
-            self._spool.skip_to(self._spool_target())
+            self._spool.skip_to(self._spool_bytes(self.queued_frames))
         self._start_resampling()
 
     def finish(self) -> None:
@@ -156,9 +156,13 @@ class TrackFiles:
             self._spool.flush()
 
     def give_up(self) -> None:
-        """Forget what is still queued and cut both files back to whole frames."""
-        for sink in self._sinks():
-            sink.cut(sink.offset - sink.offset % SAMPLE_BYTES)
+        """Forget what is still queued, and end both files at the same whole frame.
+
+        A spool that is a block behind ends with zeros, which take no room on a full disk.
+        """
+        self._native.cut(self._native.offset - self._native.offset % SAMPLE_BYTES)
+        if self._spool is not None:
+            self._spool.cut(self._spool_bytes(self.frames))
 
     def patch_header(self) -> None:
         """Make the WAV's sizes those of what is written."""
@@ -198,13 +202,13 @@ class TrackFiles:
         self._native.cut_queue_at(wav.DATA_OFFSET_BYTES + self.queued_frames * SAMPLE_BYTES)
         if self._spool is not None:
             self._spool.add(self._resampler.finish())
-            self._spool.cut_queue_at(self._spool_target())
+            self._spool.cut_queue_at(self._spool_bytes(self.queued_frames))
 
     def _target(self) -> int:
         return self.start_frames + self._device_frames * self.rate_hz // self.device_rate_hz
 
-    def _spool_target(self) -> int:
-        return self.queued_frames * SPOOL_RATE_HZ // self.rate_hz * SAMPLE_BYTES
+    def _spool_bytes(self, frames: int) -> int:
+        return frames * SPOOL_RATE_HZ // self.rate_hz * SAMPLE_BYTES
 
 
 class _Sink:

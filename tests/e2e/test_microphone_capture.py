@@ -69,7 +69,8 @@ class Capture:
         """Open the default microphone and begin."""
         self.order("open", source=SOURCE, wait=False)
         assert self.wait_for("open")["rate_hz"] == RATE_HZ
-        self.order("begin", folder=str(folder), track="room", spool=True, resume=None)
+        target = {"folder": str(folder), "track": "room", "spool": True, "floor_bytes": 0}
+        self.order("begin", **target, resume=None)
         self.wait_for("begun")
 
     def end(self) -> None:
