@@ -21,6 +21,7 @@ import anyio
 
 from ambientd import finishing, logs, units
 from ambientd.audio import wav
+from ambientd.errors import StoreError
 from ambientd.speech.segmenter import WARM_MS
 from ambientd.speech.supervisor import Span, Track, Transcriber
 from ambientd.store import layout, turns
@@ -65,6 +66,24 @@ def remove_stillborn(root: Path) -> None:
                 shutil.rmtree(path)
         except OSError as error:
             logs.event("recovery.skipped", id=path.name, reason=error.strerror)
+
+
+def unlock_done(root: Path) -> None:
+    """Remove the lock of sessions whose daemon died between their last file and its release.
+
+    Nobody would otherwise, and readers believe the pid in it, which another program may get.
+    """
+    for path in sorted(root.iterdir()):
+        try:
+            if not path.is_symlink() and (path / layout.LOCK).exists() and _is_done(path):
+                sessions.reopen(path).release()
+                logs.event("recovery.unlocked", id=path.name)
+        except (OSError, StoreError) as error:
+            logs.event("recovery.skipped", id=path.name, reason=str(error))
+
+
+def _is_done(path: Path) -> bool:
+    return (path / layout.TRANSCRIPT).exists() and sessions.read_own_meta(path) is not None
 
 
 def _is_stillborn(path: Path) -> bool:
@@ -154,6 +173,7 @@ class Recovery:
         """Finish every unfinished session."""
         try:
             await finishing.apart(remove_stillborn, root)
+            await finishing.apart(unlock_done, root)
             self.waiting = await finishing.apart(unfinished, root)
         except OSError as error:
             logs.event("recovery.failed", level=logging.ERROR, reason=error.strerror)

@@ -55,7 +55,8 @@ def check(
     published = [_said(line) for line in lines]
     assert published[: len(seen)] == [_said(line) for line in seen], "a line changed or is gone"
     accounts.check_files(folder)
-    assert {path.name for path in folder.iterdir()} <= LEFT
+    left = {path.name for path in folder.iterdir()}
+    assert left <= LEFT, sorted(left - LEFT)
     assert [path.name for path in (folder / "audio").iterdir()] == ["room.wav"]
     info = soundfile.info(folder / "audio" / "room.wav")
     length_ms = info.frames * 1000 // info.samplerate

@@ -362,6 +362,26 @@ def test_a_session_in_which_nothing_was_recorded_is_removed_and_nothing_else(
     assert left == {"theirs", "more", "no-mark"}
 
 
+def test_a_lock_that_was_left_in_a_done_session_does_not_make_it_live_for_ever(
+    at: running.Place,
+) -> None:
+    at.root.mkdir(mode=0o700)
+    turn = '{"track":"room","start_ms":0,"end_ms":900,"text":"Hello."}\n'
+    for name, recorder in (("2026-01-02-0900", "ambientd/0.1.0"), ("theirs", "somebody/1")):
+        (at.root / name).mkdir()
+        meta = {"recorder": recorder, "started_at": "2026-01-02T09:00:00.000+00:00"}
+        (at.root / name / "session.json").write_text(json.dumps(meta), encoding="utf-8")
+        (at.root / name / "raw.jsonl").write_text(turn, encoding="utf-8")
+        (at.root / name / "transcript.md").write_text("Hello.", encoding="utf-8")
+        # Of the dead daemon's pid has become a program that never ends.
+        (at.root / name / "transcribing.lock").write_text("1", encoding="ascii")
+    theirs = fingerprint(at.root / "theirs")
+    assert state(at, "2026-01-02-0900") == "transcribing"
+    with running.daemon(at):
+        running.wait_until(lambda: state(at, "2026-01-02-0900") == "done")
+    assert fingerprint(at.root / "theirs") == theirs
+
+
 def test_a_log_that_is_no_file_holds_up_neither_recovery_nor_a_stop(at: running.Place) -> None:
     folder = at.root / "a"
     (folder / "audio").mkdir(parents=True)
