@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo listen test interop bench quality check format clean
+.PHONY: demo listen test faults interop bench quality check format clean
 
 demo: $(VENV)/.demo ## play the spoken sample as a microphone and read along over MCP
 	@$(BIN)/python -m tests.demo
@@ -16,6 +16,10 @@ listen: $(VENV)/.demo ## the same with the real microphone, until Ctrl-C
 test: $(VENV)/.dev ## run all tests
 	@$(BIN)/python -m tests.requirements
 	@$(BIN)/python -m pytest
+
+faults: $(VENV)/.dev ## kill, fill, unplug and flood at length, about an hour and a half; says what it counted
+	@$(BIN)/python -m tests.requirements
+	@AMBIENT_FAULTS=long $(BIN)/python -m pytest -s tests/faults
 
 interop: $(VENV)/.dev ## let programs that nobody here wrote look at ambient mcp
 	@$(BIN)/python -m tests.interop.clients

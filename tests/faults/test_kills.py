@@ -32,11 +32,11 @@ SEED = int(os.environ.get("AMBIENT_SEED", time.time() // (24 * 3600)))
 SHORT_BOUNDARIES = 6
 """Of each role in the short form; each costs about four seconds."""
 
-SHORT_SAMPLE_S = 8
+SHORT_SAMPLE_S = 4
 HOOK = Path(__file__).parent / "kill_hook"
 MODULES = {"capture": "ambientd.audio.capture", "worker": "ambientd.speech.worker"}
 
-pytestmark = pytest.mark.timeout(3600 if LONG else 300)
+pytestmark = pytest.mark.timeout(2 * 3600 if LONG else 300)
 
 
 @pytest.fixture(scope="module")
