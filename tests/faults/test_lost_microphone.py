@@ -19,19 +19,13 @@ from tests import pulse, running
 
 RATE_HZ = 48_000
 
-SEEN: list[tuple[str, float]] = []
-"""What was waited for after a fault or its end, and for how many seconds; each test adds to it."""
-
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def times() -> Iterator[None]:
-    """Print how long it took to see each thing: with ``-s``, or in `make faults`."""
-    yield
-    for what in sorted({what for what, _ in SEEN}):
-        times_s = [seconds for name, seconds in SEEN if name == what]
-        print(f"\nseen {len(times_s)} times, after {max(times_s):.1f} s at the latest: {what}")
+def seen(what: str, since_s: float) -> None:
+    """Print how long a fault or its end took to be seen; `make faults` shows it."""
+    name = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[2].partition(" ")[0]
+    print(f"{what} was seen after {time.monotonic() - since_s:.1f} s ({name})")
 
 
 @pytest.fixture
@@ -86,7 +80,7 @@ class Session:
     def wait_for_input(self, state: str) -> dict[str, Any]:
         begun_s = time.monotonic()
         running.wait_until(lambda: self.status()["input"] == state)
-        SEEN.append((state, time.monotonic() - begun_s))
+        seen(state, begun_s)
         return self.status()
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
@@ -97,7 +91,7 @@ class Session:
     def wait_for_event(self, *kinds: str) -> dict[str, Any]:
         begun_s = time.monotonic()
         found: list[dict[str, Any]] = running.wait_until(lambda: self.events(*kinds))
-        SEEN.append((" or ".join(kinds), time.monotonic() - begun_s))
+        seen(" or ".join(kinds), begun_s)
         return found[-1]
 
     def end(self) -> float:

@@ -93,10 +93,11 @@ def deadly(name: str) -> Any:
             real(target, args[0][: len(args[0]) // 2], *args[1:])
         if when == "middle":
             die()
-        result = real(target, *args, **kwargs)
-        if when == "after":
-            die()
-        return result
+        try:
+            return real(target, *args, **kwargs)
+        finally:
+            if when == "after":
+                die()
 
     for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
         if real in able:
