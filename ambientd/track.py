@@ -324,7 +324,13 @@ class TrackRecorder:
         if not self._ask_to_close.is_set():
             logs.event("input.lost", level=logging.WARNING, reason=reason)
             self._loss = Loss(reason, message, clock.slept_ns())
+            # Said now: to close a stream whose device is gone may take seconds.
+            self._say_lost(message)
             self._ask_to_close.set()
+
+    def _say_lost(self, message: str) -> None:
+        self.is_waiting = True
+        self._warnings["input"] = message
 
     def _say_gap(self, start_ms: int, end_ms: int, reason: str) -> None:
         if self._transcriber is not None:
@@ -340,8 +346,7 @@ class TrackRecorder:
             self._short_lives += 1
             self._deaths += loss.reason == CAPTURE_LOST
         pause_s = min(2.0**self._short_lives - 1, MAX_PAUSE_S)
-        self.is_waiting = True
-        self._warnings["input"] = loss.message
+        self._say_lost(loss.message)
         while not self._stop.is_set() and self._deaths < MAX_DEATHS:
             with anyio.CancelScope() as self._pause:
                 await anyio.sleep(pause_s)

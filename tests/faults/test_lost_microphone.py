@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -336,10 +335,14 @@ def test_a_rate_that_changes_under_the_stream_is_seen_and_converted(
 def test_callbacks_that_stop_are_a_lost_microphone(
     fake_place: running.Place, device: FakeDevice, fault: dict[str, Any]
 ) -> None:
-    with running.daemon(fake_place):
+    with running.daemon(fake_place) as daemon:
         session = Session(fake_place)
+        captures = running.children(daemon.process.pid, running.CAPTURE)
         device.set(**fault)
         session.wait_for_input("waiting")
+        if "hangs" in fault:
+            now = running.children(daemon.process.pid, running.CAPTURE)
+            assert now == captures, "it is said before the stream, which hangs, is closed"
         device.set()
         session.wait_for_input("ok")
         session.wait_for_audio()
@@ -399,18 +402,8 @@ def test_a_capture_that_is_killed_again_and_again_is_followed_by_another(
     with running.daemon(fake_place) as daemon:
         session = Session(fake_place)
         for count in (1, 2):
-            os.kill(capture_pid(daemon.process.pid), signal.SIGKILL)
+            daemon.kill_child(running.CAPTURE)
             running.wait_until(lambda count=count: len(session.events("gap")) == count)  # type: ignore[misc]
             session.wait_for_audio()
         session.end()
     assert {gap["reason"] for gap in session.events("gap")} == {"capture_lost"}
-
-
-def capture_pid(daemon_pid: int) -> int:
-    children = Path(f"/proc/{daemon_pid}/task/{daemon_pid}/children")
-    if not children.exists():
-        pytest.skip("needs /proc to find a child process")
-    for pid in children.read_text(encoding="ascii").split():
-        if b"ambientd.audio.capture" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-            return int(pid)
-    raise AssertionError("no capture runs")
