@@ -25,6 +25,13 @@ BIN = Path(sys.executable).parent
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 40.0
 
+CAPTURE = "ambientd.audio.capture"
+WORKER = "ambientd.speech.worker"
+"""The modules that the daemon's children run."""
+
+PROC = Path("/proc/self")
+"""Exists where ``children`` can be had."""
+
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """Return the first true value of a condition that another process brings about."""
@@ -34,6 +41,24 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
             raise TimeoutError(f"it did not come about within {timeout_s:g} s")
         time.sleep(0.02)
     return value
+
+
+def children(parent: int, module: str = "") -> list[int]:
+    """Return the process ids of the children that run a module, or of all; needs /proc."""
+    listed = [
+        pid
+        for path in Path(f"/proc/{parent}/task").glob("*/children")
+        for pid in path.read_text(encoding="ascii").split()
+    ]
+    return [int(pid) for pid in listed if not module or module in command_line(pid)]
+
+
+def command_line(pid: str | int) -> list[str]:
+    """Return the words a process was started with; none when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 class Place:
@@ -115,6 +140,11 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_TIMEOUT_S)
+
+    def kill_child(self, module: str) -> None:
+        """Kill the child that runs a module with SIGKILL."""
+        (pid,) = children(self.process.pid, module)
+        os.kill(pid, signal.SIGKILL)
 
     def kill(self) -> None:
         """Kill it with SIGKILL."""

@@ -219,15 +219,12 @@ def _percentiles(delays: list[float]) -> dict[str, Any]:
 def usage_of(daemon_pid: int) -> dict[str, dict[str, float]]:
     """Return processor time and peak memory of the three processes, {} when a child is gone."""
     found = {"daemon": _process(daemon_pid)}
-    children = Path(f"/proc/{daemon_pid}/task/{daemon_pid}/children").read_text(encoding="ascii")
-    for pid in children.split():
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
-            for name in ("capture", "worker"):
-                if f".{name}\0" in command:
-                    found[name] = _process(int(pid))
-        except OSError:
-            return {}
+    try:
+        for name, module in (("capture", running.CAPTURE), ("worker", running.WORKER)):
+            for pid in running.children(daemon_pid, module):
+                found[name] = _process(pid)
+    except OSError:
+        return {}
     return found if len(found) == 3 else {}
 
 

@@ -290,20 +290,12 @@ def test_record_refuses_wrong_params(sampled: running.Place, params: Any) -> Non
     assert sampled.status()["listening"] is False
 
 
+@pytest.mark.skipif(not running.PROC.exists(), reason="needs /proc to find the capture process")
 def test_what_the_daemon_records_is_live_although_its_files_stand_still(
     sampled: running.Place,
 ) -> None:
     session = sampled.ctl("record").stdout.strip()
-    children = Path(f"/proc/{sampled.status()['pid']}/task")
-    if not children.exists():
-        pytest.skip("needs /proc to find the capture process")
-    captures = [
-        int(pid)
-        for path in children.glob("*/children")
-        for pid in path.read_text(encoding="ascii").split()
-        if b".capture" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    (capture,) = captures
+    (capture,) = running.children(sampled.status()["pid"], running.CAPTURE)
     os.kill(capture, signal.SIGSTOP)
     try:
         native = sampled.root / session / "audio" / "room.native.wav"

@@ -159,7 +159,7 @@ def test_a_killed_capture_is_followed_by_another_and_the_session_goes_on(
     with running.daemon(at, "--source", str(SAMPLE)) as daemon:
         session = at.ctl("record").stdout.strip()
         running.wait_until(lambda: len(raw_lines(at, session)) >= 1)
-        os.kill(child_pid(daemon.process.pid, "ambientd.audio.capture"), signal.SIGKILL)
+        daemon.kill_child(running.CAPTURE)
         running.wait_until(lambda: state(at, session) == "done", 60)
         status = at.status()
     assert "the file has ended" in status["why"]
@@ -173,16 +173,6 @@ def test_a_killed_capture_is_followed_by_another_and_the_session_goes_on(
     assert (recording[: start - margin] == original[: start - margin]).all()
     assert (recording[end + margin :] == original[end + margin :]).all()
     assert "please tell me" in " ".join(line["text"] for line in raw_lines(at, session)).lower()
-
-
-def child_pid(parent: int, module: str) -> int:
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    if not children.exists():
-        pytest.skip("needs /proc to find a child process")
-    for pid in children.read_text(encoding="ascii").split():
-        if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-            return int(pid)
-    raise AssertionError(f"no {module} runs")
 
 
 def test_a_stopped_daemon_does_not_stop_capture(at: running.Place) -> None:

@@ -20,7 +20,7 @@ import soundfile
 from tests import running
 
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
-HOOK = Path(__file__).parent / "disk_hook"
+HOOK = Path(__file__).parent / "hooks"
 MB = 1_000_000
 
 pytestmark = pytest.mark.timeout(240)
@@ -81,7 +81,7 @@ class Hook:
         at.environ["DISK_FAULT"] = str(self._control)
 
     def begin(self, fault: str) -> None:
-        """Have calls misbehave, as ``disk_hook`` says."""
+        """Have calls misbehave, as ``hooks/ailing_disk.py`` says."""
         new = self._control.with_suffix(".new")
         new.write_text(fault, encoding="ascii")
         new.rename(self._control)
@@ -453,7 +453,7 @@ def test_a_disk_that_hangs_holds_up_no_stop_and_no_other_client(
         for _ in range(5):
             at.status()
         assert len(os.listdir(f"/proc/{daemon.process.pid}/task")) <= threads
-        children = children_of(daemon.process.pid)
+        children = running.children(daemon.process.pid)
         assert daemon.terminate() == 0
     assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
     hook.end()
@@ -480,10 +480,3 @@ def test_nothing_starts_on_a_disk_that_hangs_and_the_daemon_can_be_stopped(
         hook.end()
     assert refused.returncode == 1
     assert "the disk of the sessions does not answer" in refused.stderr
-
-
-def children_of(pid: int) -> list[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children")
-    if not listed.exists():
-        pytest.skip("needs /proc to find a child process")
-    return [int(child) for child in listed.read_text(encoding="ascii").split()]

@@ -33,8 +33,8 @@ SHORT_BOUNDARIES = 6
 """Of each role in the short form; each costs about four seconds."""
 
 SHORT_SAMPLE_S = 4
-HOOK = Path(__file__).parent / "kill_hook"
-MODULES = {"capture": "ambientd.audio.capture", "worker": "ambientd.speech.worker"}
+HOOK = Path(__file__).parent / "hooks"
+MODULES = {"capture": running.CAPTURE, "worker": running.WORKER}
 
 pytestmark = pytest.mark.timeout(2 * 3600 if LONG else 300)
 
@@ -115,22 +115,12 @@ class Recorder:
             self.client = running.Client(self.place.environ)
             self.client.initialize()
         else:
-            for pid in children(self.daemon.process.pid, MODULES[victim]):
+            for pid in running.children(self.daemon.process.pid, MODULES[victim]):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
     def end(self) -> None:
         self.place.ctl("stop", check=False)
-
-
-def children(parent: int, module: str) -> Iterator[int]:
-    path = Path(f"/proc/{parent}/task/{parent}/children")
-    if not path.exists():
-        pytest.skip("needs /proc to find a child process")
-    for pid in path.read_text(encoding="ascii").split():
-        with contextlib.suppress(FileNotFoundError):
-            if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                yield int(pid)
 
 
 def test_any_process_may_be_killed_at_any_instant(

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from ambientd.units import SPOOL_RATE_HZ
 from tests import running
 from tests.faults.test_crashes import (
     assert_in_order_and_once,
-    child_pid,
     events,
     raw_lines,
     state,
@@ -222,7 +219,7 @@ def test_a_killed_capture_of_days_leaves_all_it_wrote_readable(
     with running.daemon(days, "--source", str(SAMPLE), "--source-speed", "4") as daemon:
         session = days.ctl("record").stdout.strip()
         days.wait_until_beyond(session, BEFORE_S + 4)
-        os.kill(child_pid(daemon.process.pid, "ambientd.audio.capture"), signal.SIGKILL)
+        daemon.kill_child(running.CAPTURE)
         running.wait_until(lambda: (days.root / session / "transcript.md").exists(), 120)
     recorded = days.recorded(days.audio(session, "room.wav"))
     before = (BEFORE_S + 4) * RATE_HZ

@@ -1,4 +1,4 @@
-"""Death at any write: put this folder on PYTHONPATH, and a process of ours kills itself at a call.
+"""Death at any write: a process of ours kills itself at a call.
 
 Calls that change what is below the folder KILL_BELOW are counted in each process. The file that
 KILL_PLAN names holds ``ROLE NUMBER WHEN``: the process of that role, ``daemon``, ``capture`` or
@@ -9,12 +9,14 @@ call is written down in the file that KILL_LOG names, as ``ROLE CALL FILE``.
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import os_calls
 
 CALLS = [
     "fdatasync",
@@ -39,7 +41,7 @@ BELOW = os.environ["KILL_BELOW"] + "/"
 PLAN = Path(os.environ["KILL_PLAN"])
 LOG = os.environ["KILL_LOG"]
 
-_open, _write, _readlink, _unlink = os.open, os.write, os.readlink, os.unlink
+_open, _write, _unlink = os.open, os.write, os.unlink
 _log_fd = _open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
@@ -48,13 +50,6 @@ def role() -> str:
     if "ambientd" in words:
         return "daemon"
     return next((MODULES[word] for word in words if word in MODULES), "")
-
-
-def path_of(target: Any, dir_fd: int | None) -> str:
-    if isinstance(target, int):
-        return _readlink(f"/proc/self/fd/{target}")
-    folder = os.getcwd() if dir_fd is None else _readlink(f"/proc/self/fd/{dir_fd}")
-    return os.path.join(folder, os.fsdecode(target))
 
 
 def planned(number: int) -> str:
@@ -71,42 +66,28 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def deadly(name: str) -> Any:
-    real = getattr(os, name)
-
-    @functools.wraps(real)
-    def call(target: Any, *args: Any, **kwargs: Any) -> Any:
-        global count
-        try:
-            path = path_of(target, kwargs.get("dir_fd", kwargs.get("src_dir_fd")))
-        except OSError:
-            path = ""
-        changes = name != "open" or args[0] & CREATES
-        if not path.startswith(BELOW) or not changes:
-            return real(target, *args, **kwargs)
-        count += 1
-        _write(_log_fd, f"{ROLE} {name} {Path(path).name}\n".encode())
-        when = planned(count)
-        if when == "before":
+def die_or(name: str, path: str, call: Callable[..., Any], arguments: Any) -> Any:
+    global count
+    if name == "open" and not arguments[1] & CREATES:
+        return call(*arguments)
+    count += 1
+    _write(_log_fd, f"{ROLE} {name} {Path(path).name}\n".encode())
+    when = planned(count)
+    if when == "before":
+        die()
+    if when == "middle" and name in ("write", "pwrite"):
+        target, content, *rest = arguments
+        call(target, content[: len(content) // 2], *rest)
+    if when == "middle":
+        die()
+    try:
+        return call(*arguments)
+    finally:
+        if when == "after":
             die()
-        if when == "middle" and name in ("write", "pwrite"):
-            real(target, args[0][: len(args[0]) // 2], *args[1:])
-        if when == "middle":
-            die()
-        try:
-            return real(target, *args, **kwargs)
-        finally:
-            if when == "after":
-                die()
-
-    for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
-        if real in able:
-            able.add(call)
-    return call
 
 
 ROLE = role()
 count = 0
 if ROLE:
-    for one in CALLS:
-        setattr(os, one, deadly(one))
+    os_calls.put_around(CALLS, BELOW, die_or)
