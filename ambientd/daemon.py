@@ -13,7 +13,7 @@ import anyio.abc
 import anyio.to_thread
 
 from ambientd import logs, paths, wire
-from ambientd.errors import AmbientError, RefusedError
+from ambientd.errors import AmbientError, RefusedError, cause
 from ambientd.recording import Recording, open_recording
 from ambientd.recovery import Recovery
 from ambientd.rpc import listener
@@ -194,10 +194,11 @@ class Daemon:
         """Run a recording to its end; its failure is not the daemon's."""
         try:
             await recording.run(seconds)
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the daemon goes on
-            logs.event("session.failed", level=logging.ERROR, exc_info=True)
-            while isinstance(error, ExceptionGroup):
-                error = error.exceptions[0]
+        except Exception as raised:  # noqa: BLE001 - whatever went wrong, the daemon goes on
+            error = cause(raised)
+            is_defect = not isinstance(error, AmbientError)
+            reason = str(error)
+            logs.event("session.failed", level=logging.ERROR, exc_info=is_defect, reason=reason)
             recording.problem = f"it failed: {error}"
             why = [recording.why_ended] if recording.why_ended else []
             recording.why_ended = "; ".join([*why, recording.problem])

@@ -35,6 +35,13 @@ class AmbientError(Exception):
         return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
+def cause(error: Exception) -> Exception:
+    """Return what failed in a task group: the first error in it that is no group."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 class SettingsError(AmbientError):
     """A settings file, variable or flag that cannot be used."""
 

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import anyio
 
 from ambientd import bounded, logs
-from ambientd.errors import AmbientError, StoreError, WriteError
+from ambientd.errors import AmbientError, StoreError, WriteError, cause
 from ambientd.speech.supervisor import Span, Transcriber
 from ambientd.store.session import Session
 
@@ -153,12 +153,17 @@ async def transcribe(transcriber: Transcriber, session: Session) -> None:
     """Run a transcriber to its end; its failure is a warning in session.json, not the session's."""
     try:
         await transcriber.run()
-    except AmbientError as error:
-        reason = error.message
-        logs.event("transcriber.failed", level=logging.ERROR, id=session.id, reason=reason)
-    except Exception as error:  # noqa: BLE001 - a defect here must not end the recording
-        reason = repr(error)
-        logs.event("transcriber.failed", level=logging.ERROR, exc_info=True, id=session.id)
+    except Exception as raised:  # noqa: BLE001 - a defect here must not end the recording
+        error = cause(raised)
+        is_defect = not isinstance(error, AmbientError)
+        reason = error.message if isinstance(error, AmbientError) else repr(error)
+        logs.event(
+            "transcriber.failed",
+            level=logging.ERROR,
+            exc_info=is_defect,
+            id=session.id,
+            reason=reason,
+        )
     else:
         return
     transcriber.state, transcriber.problem = "failed", reason

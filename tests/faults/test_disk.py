@@ -402,6 +402,28 @@ def test_a_folder_that_is_removed_ends_the_recording_and_the_daemon_goes_on(
         assert not at.root.exists()
 
 
+def test_a_log_that_is_replaced_costs_the_text_and_neither_the_audio_nor_what_it_points_to(
+    at: running.Place,
+) -> None:
+    stranger = at.folder / "stranger"
+    stranger.write_text("not ours")
+    with running.daemon(at, "--source", str(SAMPLE)):
+        session = at.ctl("record").stdout.strip()
+        running.wait_until(lambda: at.status()["session"]["turns"] > 0)
+        (at.root / session / "raw.jsonl").unlink()
+        (at.root / session / "raw.jsonl").symlink_to(stranger)
+        running.wait_until(lambda: at.status()["session"]["worker"]["problem"])
+        said = at.status()["session"]
+        stopped = at.ctl("stop", "--wait", check=False)
+    assert said["worker"]["problem"] == "cannot write raw.jsonl: it was removed"
+    assert said["input"] == "ok"
+    assert stopped.returncode == 1
+    assert "cannot write raw.jsonl: it was removed" in stopped.stderr
+    assert stranger.read_text() == "not ours"
+    seconds = soundfile.info(at.root / session / "audio" / "room.wav").duration
+    assert seconds * 1000 >= said["captured_ms"]
+
+
 @pytest.mark.parametrize("which", ["session", "root"])
 def test_a_folder_that_is_renamed_ends_the_recording_and_keeps_what_was_heard(
     at: running.Place, which: str
