@@ -21,7 +21,7 @@ import anyio
 
 from ambientd import finishing, logs, units
 from ambientd.audio import wav
-from ambientd.errors import StoreError
+from ambientd.errors import StoreError, cause
 from ambientd.speech.segmenter import WARM_MS
 from ambientd.speech.supervisor import Span, Track, Transcriber
 from ambientd.store import layout, turns
@@ -197,7 +197,8 @@ class Recovery:
             if await finishing.apart(_is_unfinished, path):
                 await work(session)
         except Exception as error:  # noqa: BLE001 - one broken folder must not harm the others
-            logs.event("recovery.failed", level=logging.ERROR, id=path.name, reason=str(error))
+            reason = str(cause(error))
+            logs.event("recovery.failed", level=logging.ERROR, id=path.name, reason=reason)
         finally:
             if session is not None:
                 await finishing.release(session)
