@@ -54,6 +54,20 @@ class Target(NamedTuple):
     floor_bytes: int
 
 
+class Since(NamedTuple):
+    """From when on there is nothing in a track's files.
+
+    Attributes:
+        frames: how many they held ...
+        at_ns: ... when the last of them was heard, as ``clock.boot_ns``.
+        reason: of the gap from there to the first frame that comes.
+    """
+
+    frames: int
+    at_ns: int
+    reason: str
+
+
 def known(event: dict[str, Any]) -> Input:
     """Return what an event says of the input."""
     return Input(event["device"], event["is_monitor"], event["is_muted"])
@@ -100,22 +114,26 @@ class Capture:
         return _opened(await self._expect("open", take_waiting))
 
     async def begin(
-        self, target: Target, *, resume: dict[str, Any] | None = None, take: Take | None = None
-    ) -> None:
+        self, target: Target, since: Since, *, create: bool, take: Take | None = None
+    ) -> int:
         """Have it write a track; frames since the opening become its head.
 
         Args:
             target: where to.
-            resume: where the files are that it goes on with; None to create them.
+            since: what the files lack before its first frame; that becomes a gap.
+            create: whether to create the files; else it goes on with those that are there.
             take: gets the events on the way, of the gap between.
+
+        Returns:
+            The rate of the native file in Hz, to which the input is converted.
 
         Raises:
             CaptureError: the files cannot be opened.
         """
-        await self._process.send("begin", **target._asdict(), resume=resume)
+        await self._process.send("begin", **target._asdict(), create=create, since=since._asdict())
         with anyio.move_on_after(OPEN_TIMEOUT_S):
-            await self._expect("begun", take)
-            return
+            begun = await self._expect("begun", take)
+            return int(begun["rate_hz"])
         raise CaptureError(f"the recording did not begin within {OPEN_TIMEOUT_S:g} s")
 
     async def stop(self) -> None:

@@ -7,18 +7,17 @@ cannot reach them.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import Any
 
 import anyio
 
-from ambientd import __version__, wire
-from ambientd.daemon import Daemon
-from ambientd.errors import CaptureError, ModelError, RefusedError
+from ambientd import report, wire
+from ambientd.daemon import Daemon, Wish
+from ambientd.errors import CaptureError, ModelError
 from ambientd.recording import Recording
 from ambientd.rpc.service import ControlMethod
-from ambientd.speech.supervisor import Transcriber
+from ambientd.store import layout
 
 MAX_NAME_CHARS = 200
 MAX_SECONDS = 7 * 24 * 3600
@@ -35,6 +34,10 @@ def methods(daemon: Daemon) -> dict[str, ControlMethod]:
         "ambient/status": ControlMethod(control.status),
         "ambient/record": ControlMethod(control.record, waits=True),
         "ambient/stop": ControlMethod(control.stop, waits=True),
+        "ambient/pause": ControlMethod(control.pause),
+        "ambient/resume": ControlMethod(control.resume),
+        "ambient/mute": ControlMethod(control.mute),
+        "ambient/unmute": ControlMethod(control.unmute),
         "ambient/devices": ControlMethod(control.devices, waits=True),
     }
 
@@ -47,22 +50,29 @@ class Control:
         self._listing = anyio.Lock()
 
     async def record(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Start a session: ``{name?, seconds?, transcribe?}`` to ``{id}``."""
+        """Start a session: ``{name?, seconds?, transcribe?, call?}`` to ``{id, devices}``.
+
+        ``devices`` has what is heard by track; null for one that is still waited for.
+        """
         name = _optional(params, "name", str)
         seconds = _optional(params, "seconds", int, float)
         transcribe = _optional(params, "transcribe", bool)
+        call = _optional(params, "call", bool)
         if name is not None and not 0 < len(name.strip()) <= MAX_NAME_CHARS:
             raise _invalid(f"`name` must have 1 to {MAX_NAME_CHARS} characters")
         if seconds is not None and not 0 < seconds <= MAX_SECONDS:
             raise _invalid(f"`seconds` must lie between 0 and {MAX_SECONDS}")
+        wish = Wish(name, seconds, transcribe is not False, call)
         try:
-            recording = await self._daemon.record(
-                name=name, seconds=seconds, transcribe=transcribe is not False
-            )
+            recording = await self._daemon.record(wish)
         except ModelError as error:
             error.hint += "; or record without text: ambientctl record --no-transcribe"
             raise
-        return {"id": recording.session.id, "device": recording.track.known.device}
+        tracks = recording.tracks
+        return {
+            "id": recording.session.id,
+            "devices": {name: track.known.device or None for name, track in tracks.items()},
+        }
 
     async def stop(self, params: dict[str, Any]) -> dict[str, Any]:
         """End the session: ``{wait?}`` to ``{id, done, problem}``.
@@ -72,15 +82,14 @@ class Control:
         the end of a recording whose microphone is closed.
         """
         wait = _optional(params, "wait", bool)
-        recording = self._daemon.listening
-        if recording is None and wait and self._daemon.recordings:
+        daemon = self._daemon
+        if wait and daemon.listening is None and daemon.recordings:
             # It was stopped before; there is still its text to wait for.
-            recording = self._daemon.recordings[-1]
-        if recording is None and self._daemon.cancel_start():
-            return {"id": None, "done": True, "problem": ""}
+            recording: Recording | None = daemon.recordings[-1]
+        else:
+            recording = daemon.stop_session()
         if recording is None:
-            raise RefusedError("nothing is being recorded", code="not_recording")
-        recording.stop("it was stopped")
+            return {"id": None, "done": True, "problem": ""}
         problem = "the microphone is closed, but the disk does not take the end of the recording"
         with anyio.move_on_after(STOP_TIMEOUT_S):
             await recording.closed.wait()
@@ -92,6 +101,22 @@ class Control:
             "done": recording.done.is_set() and not recording.problem,
             "problem": problem or recording.problem,
         }
+
+    async def pause(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Close the microphone inside the session: ``{}`` to ``{id}``, as the next three."""
+        return _named(self._daemon.pause())
+
+    async def resume(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Open it again."""
+        return _named(self._daemon.resume())
+
+    async def mute(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Close the input of one track inside the session: ``{track}``."""
+        return _named(self._daemon.mute(_track(params)))
+
+    async def unmute(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Open it again."""
+        return _named(self._daemon.unmute(_track(params)))
 
     async def devices(self, params: dict[str, Any]) -> dict[str, Any]:
         """List the inputs, asked of the audio system anew by a process of its own."""
@@ -115,98 +140,20 @@ class Control:
         raise CaptureError("the audio system does not answer", "is the audio server running?")
 
     async def status(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Say what the daemon is doing: ``{partials?}``.
-
-        With ``partials`` the session has what is being said at the moment, by track: ``start_ms``,
-        ``end_ms``, ``text``, and ``stable``, the words of it that stand. It is made only while
-        somebody asks for it, so the first answer has none.
-        """
+        """Say what the daemon is doing: ``{partials?}``; see ``ambientd.report``."""
         partials = _optional(params, "partials", bool)
-        daemon = self._daemon
-        now_s = anyio.current_time()
-        open_now = daemon.listening
-        disk = await daemon.storage.status(open_now.track.disk if open_now else None)
-        session = _session(open_now, now_s) if open_now else None
-        if partials and session is not None and open_now is not None:
-            transcriber = open_now.transcriber
-            session["partials"] = {} if transcriber is None else transcriber.partials()
-        return {
-            "version": __version__,
-            "pid": os.getpid(),
-            "socket": daemon.socket_path,
-            "root": str(daemon.root),
-            "uptime_s": round(now_s - daemon.started_s, 1),
-            "listening": open_now is not None,
-            "why": self._why(open_now),
-            "session": session,
-            "finishing": [_session(one, now_s) for one in daemon.recordings if one.closed.is_set()],
-            "recovering": _recovery(daemon),
-            "readers": daemon.service.readers if daemon.service else 0,
-            "model": daemon.settings.text("speech.model"),
-            "disk": disk,
-        }
-
-    def _why(self, open_now: Recording | None) -> str:
-        daemon = self._daemon
-        if open_now is not None:
-            return f"ambientctl record, by {open_now.session.meta['consent']['by']}"
-        if daemon.recordings:
-            return daemon.recordings[-1].ending
-        if daemon.last_ended:
-            return daemon.last_ended
-        if daemon.recovery.interrupted:
-            ids = ", ".join(daemon.recovery.interrupted)
-            return f"listening stopped when the daemon was killed; recovered {ids}"
-        return "nobody has asked it to listen: ambientctl record"
+        return await report.status(self._daemon, partials=bool(partials))
 
 
-def _session(recording: Recording, now_s: float) -> dict[str, Any]:
-    last_turn_s = recording.last_turn_s
-    track = recording.track
-    progress = track.progress
-    return {
-        "id": recording.session.id,
-        "name": recording.session.meta["name"],
-        "state": recording.state,
-        "elapsed_s": round(now_s - recording.started_s, 1),
-        "device": track.known.device,
-        "input": track.input_state,
-        "rate_hz": track.rate_hz,
-        "level_dbfs": progress.get("rms_dbfs"),
-        "peak_dbfs": progress.get("peak_dbfs"),
-        "captured_frames": progress["frames"],
-        "lost_frames": track.lost_frames,
-        "captured_ms": track.captured_ms,
-        "lag_ms": recording.lag_ms,
-        "turns": recording.turns,
-        "last_turn_age_s": None if last_turn_s is None else round(now_s - last_turn_s, 1),
-        "worker": _worker(recording.transcriber),
-        "warning": track.warning or track.disk["message"],
-    }
+def _named(recording: Recording) -> dict[str, Any]:
+    return {"id": recording.session.id}
 
 
-def _worker(transcriber: Transcriber | None) -> dict[str, Any] | None:
-    if transcriber is None:
-        return None
-    return {
-        "state": transcriber.state,
-        "model": transcriber.model_state,
-        "pid": transcriber.worker_pid,
-        "restarts": transcriber.restarts,
-        "rejected": transcriber.rejected,
-        "decodes": transcriber.decodes,
-        "redos": transcriber.redos,
-        "problem": transcriber.problem,
-    }
-
-
-def _recovery(daemon: Daemon) -> dict[str, Any]:
-    recovery = daemon.recovery
-    return {
-        "waiting": len(recovery.waiting),
-        "current": recovery.current,
-        "worker": _worker(recovery.transcriber),
-    }
+def _track(params: dict[str, Any]) -> str:
+    track = params.get("track")
+    if track not in layout.TRACKS:
+        raise _invalid(f"`track` must be one of {', '.join(layout.TRACKS)}")
+    return str(track)
 
 
 def _optional(params: dict[str, Any], name: str, *kinds: type) -> Any:

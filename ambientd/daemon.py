@@ -4,29 +4,50 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
-from ambientd import logs, paths, wire
+from ambientd import consent, logs, paths, wire
+from ambientd.consent import Consent, Phase
 from ambientd.errors import AmbientError, RefusedError, cause
-from ambientd.recording import Recording, open_recording
+from ambientd.guards import Limits
+from ambientd.inputs import Source
+from ambientd.recording import Recording, Wanted, open_recording
 from ambientd.recovery import Recovery
 from ambientd.rpc import listener
 from ambientd.rpc.service import ControlMethod, Service
 from ambientd.settings import Settings
 from ambientd.speech import models
 from ambientd.storage import Storage
+from ambientd.store.layout import CALL, ROOM
+from ambientd.store.session import now, user_name
 from ambientd.units import MB_BYTES
 
 LAST_ANSWERS_S = 0.05
 
 DRAIN_S = 15.0
 """How long a stop may take to publish what was said; the rest is done at the next start."""
+
+
+class Wish(NamedTuple):
+    """What a person asks for with a recording.
+
+    Attributes:
+        name: the session's name, or None.
+        seconds: how long it shall last; None until it is stopped.
+        transcribe: whether text is made of it.
+        call: whether what the speakers play is recorded, too; None as the setting has it.
+    """
+
+    name: str | None = None
+    seconds: float | None = None
+    transcribe: bool = True
+    call: bool | None = None
 
 
 class Daemon:
@@ -37,6 +58,7 @@ class Daemon:
         root: the sessions folder.
         socket_path: where it listens; empty until it does.
         service: what answers requests, once it does.
+        state: whether anybody may be heard, and who allowed it.
         recordings: the session being recorded and those whose text is not complete yet.
         recovery: what an earlier daemon left behind.
         storage: the disk of the root.
@@ -44,10 +66,11 @@ class Daemon:
         last_ended: how the last session ended, for people; empty before there was one.
     """
 
-    def __init__(self, settings: Settings, root: Path, source: dict[str, Any]) -> None:
+    def __init__(self, settings: Settings, root: Path, sources: Mapping[str, Source]) -> None:
         self.settings = settings
         self.root = root
         self.socket_path = ""
+        self.state = consent.State()
         self.recordings: list[Recording] = []
         self.recovery = Recovery(self.worker_config)
         floor_bytes = settings.integer("capture.disk_floor_mb") * MB_BYTES
@@ -55,9 +78,8 @@ class Daemon:
         self.started_s = 0.0
         self.last_ended = ""
         self.service: Service | None = None
-        self._source = source
+        self._sources = sources
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._starting = False
         self._start = anyio.CancelScope()
         self._stopping = anyio.Event()
         self._draining = anyio.CancelScope()
@@ -96,9 +118,7 @@ class Daemon:
             self._draining.cancel()
         self._stopping.set()
 
-    async def record(
-        self, *, name: str | None, seconds: float | None, transcribe: bool
-    ) -> Recording:
+    async def record(self, wish: Wish) -> Recording:
         """Start a recording and return it once audio arrives.
 
         Raises:
@@ -107,55 +127,116 @@ class Daemon:
         """
         if self._stopping.is_set() or self._tasks is None:
             raise RefusedError("the daemon is stopping", code="stopping")
-        if self._starting:
-            raise RefusedError("a session is being started", code="session_open")
-        if (open_now := self.listening) is not None:
-            raise RefusedError(
-                f"session {open_now.session.id} is open",
-                "stop it first: ambientctl stop",
-                code="session_open",
-            )
-        self._starting = True
+        allowed = Consent(consent.RECORD, user_name(), now(), None)
+        self.state = consent.start(self.state, allowed)
         self.recovery.pause()
         try:
             with self._start as scope:
-                recording = await self._open(name=name, seconds=seconds, transcribe=transcribe)
+                recording = await self._open(wish, allowed)
             if scope.cancelled_caught:
                 raise RefusedError("it was stopped while it started", code="stopped")
-        except AmbientError as error:
-            self.last_ended = f"it could not start: {error}"
-            logs.event("record.failed", level=logging.ERROR, code=error.code, reason=error.message)
+        except BaseException as error:
+            self.state = consent.ended(self.state)
+            self._let_recovery_work()
+            if isinstance(error, AmbientError):
+                self.last_ended = f"it could not start: {error}"
+                code, reason = error.code, error.message
+                logs.event("record.failed", level=logging.ERROR, code=code, reason=reason)
             raise
         finally:
-            self._starting = False
             self._start = anyio.CancelScope()
-            self._let_recovery_work()
+        self.state = consent.started(self.state, recording.session.id)
+        self.recordings.append(recording)
+        self._tasks.start_soon(self._own, recording)
         return recording
 
-    def cancel_start(self) -> bool:
-        """Give up a start that is under way; tell whether there was one."""
-        if self._starting:
-            self._start.cancel()
-        return self._starting
+    def stop_session(self) -> Recording | None:
+        """End the open session, or give up its start; returns at once.
 
-    async def _open(
-        self, *, name: str | None, seconds: float | None, transcribe: bool
-    ) -> Recording:
-        if self._tasks is None:
-            raise RefusedError("the daemon is stopping", code="stopping")
+        Returns:
+            The recording that ends; None if only a start was given up.
+
+        Raises:
+            RefusedError: there is none.
+        """
+        is_starting = self.state.phase is Phase.STARTING
+        self.state = consent.stop(self.state)
+        if is_starting:
+            self._start.cancel()
+            return None
+        recording = self._open_session()
+        recording.stop("it was stopped")
+        return recording
+
+    def pause(self) -> Recording:
+        """Close the microphone inside the session; returns at once.
+
+        Raises:
+            RefusedError: there is no session, or it is paused; so do the others.
+        """
+        self.state = consent.pause(self.state)
+        recording = self._open_session()
+        recording.pause()
+        return recording
+
+    def resume(self) -> Recording:
+        """Open it again."""
+        self.state = consent.resume(self.state)
+        recording = self._open_session()
+        recording.resume()
+        return recording
+
+    def mute(self, track: str) -> Recording:
+        """Close the input of one track inside the session."""
+        state = consent.mute(self.state, track)
+        recording = self._with_track(track)
+        self.state = state
+        recording.mute(track)
+        return recording
+
+    def unmute(self, track: str) -> Recording:
+        """Open it again."""
+        self.state = consent.unmute(self.state, track)
+        recording = self._with_track(track)
+        recording.unmute(track)
+        return recording
+
+    def _open_session(self) -> Recording:
+        recording = self.listening
+        if recording is None:
+            raise AssertionError(f"there is no session while {self.state.phase.value}")
+        return recording
+
+    def _with_track(self, track: str) -> Recording:
+        recording = self._open_session()
+        if track not in recording.tracks:
+            raise RefusedError(
+                f"the session has no track {track}",
+                f"it has {', '.join(recording.tracks)}",
+                code="no_such_track",
+            )
+        return recording
+
+    async def _open(self, wish: Wish, allowed: Consent) -> Recording:
         await self.storage.check()
-        config = await self.worker_config() if transcribe else None
-        recording = await open_recording(
-            self.root,
-            self._source,
-            name=name,
-            model=self.settings.text("speech.model") if transcribe else None,
+        config = await self.worker_config() if wish.transcribe else None
+        sources = {ROOM: self._sources[ROOM]}
+        if (wish.call is None and self._records_calls()) or wish.call:
+            sources[CALL] = self._sources[CALL]
+        wanted = Wanted(
+            sources=sources,
+            name=wish.name,
+            consent=allowed,
+            limits=Limits(
+                asked_s=wish.seconds,
+                max_s=self.settings.number("session.max_minutes") * 60,
+                silence_s=self.settings.number("session.silence_minutes") * 60 or None,
+            ),
+            model=self.settings.text("speech.model") if wish.transcribe else None,
             worker_config=config,
             floor_bytes=self.storage.floor_bytes,
         )
-        self.recordings.append(recording)
-        self._tasks.start_soon(self._own, recording, seconds)
-        return recording
+        return await open_recording(self.root, wanted)
 
     @property
     def listening(self) -> Recording | None:
@@ -190,10 +271,16 @@ class Daemon:
             },
         }
 
-    async def _own(self, recording: Recording, seconds: float | None) -> None:
+    def _records_calls(self) -> bool:
+        return self.settings.text("capture.call") != "off"
+
+    def _session_ended(self) -> None:
+        self.state = consent.ended(self.state)
+
+    async def _own(self, recording: Recording) -> None:
         """Run a recording to its end; its failure is not the daemon's."""
         try:
-            await recording.run(seconds)
+            await recording.run(self._session_ended)
         except Exception as raised:  # noqa: BLE001 - whatever went wrong, the daemon goes on
             error = cause(raised)
             is_defect = not isinstance(error, AmbientError)
@@ -215,6 +302,7 @@ class Daemon:
         with self._draining as scope:
             scope.deadline = anyio.current_time() + DRAIN_S
             if (open_now := self.listening) is not None:
+                self.state = consent.stop(self.state)
                 open_now.stop("the daemon was stopped")
             for recording in list(self.recordings):
                 await recording.done.wait()

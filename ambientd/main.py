@@ -10,13 +10,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 
 from ambientd import __version__, bounded, control, descriptors, logs, settings, wire
 from ambientd.daemon import Daemon
 from ambientd.errors import AmbientError, CaptureError, SettingsError
+from ambientd.inputs import Source
+from ambientd.store.layout import CALL, ROOM
 
 OPEN_FILES = 1024
 """Enough for every connection that is accepted, and for the children."""
@@ -41,8 +42,8 @@ def main(argv: list[str] | None = None) -> int:
         logs.configure(values.text("log_level"))
         for name, hint in settings.unknown_variables(os.environ):
             logs.event("settings.unknown_variable", level=logging.WARNING, variable=name, near=hint)
-        source = _source(arguments, values)
-        anyio.run(_run, values, source)
+        sources = _sources(arguments, values)
+        anyio.run(_run, values, sources)
     except AmbientError as error:
         sys.stderr.write(f"ambientd: {error}\n")
         return exit_code(error.exit_code)
@@ -80,6 +81,12 @@ def _parser() -> argparse.ArgumentParser:
         help="play this audio file as the microphone, from the moment `record` is asked for",
     )
     parser.add_argument(
+        "--call-source",
+        metavar="FILE",
+        type=Path,
+        help="play this audio file as what the speakers play (record --call)",
+    )
+    parser.add_argument(
         "--source-speed",
         metavar="max|N",
         type=_speed,
@@ -101,19 +108,33 @@ def _speed(text: str) -> float:
     return speed
 
 
-def _source(arguments: argparse.Namespace, values: settings.Settings) -> dict[str, Any]:
-    if arguments.source is None:
-        if arguments.source_speed is not None:
-            raise SettingsError.in_flag("--source-speed needs --source FILE")
-        return {"kind": "device", "name": values.optional_text("capture.device")}
-    if not arguments.source.is_file():
-        raise CaptureError(f"{arguments.source} is no file", "name a sound file")
+def _sources(arguments: argparse.Namespace, values: settings.Settings) -> dict[str, Source]:
+    """Return what each track would be recorded from."""
+    if arguments.source is None and arguments.source_speed is not None:
+        raise SettingsError.in_flag("--source-speed needs --source FILE")
     speed = 1.0 if arguments.source_speed is None else arguments.source_speed
-    return {"kind": "file", "path": str(arguments.source.absolute()), "speed": speed}
+    room: Source = {"kind": "device", "name": values.optional_text("capture.device")}
+    call: Source = {"kind": "call", "name": _call_device(values)}
+    if arguments.source is not None:
+        room = _file(arguments.source, speed)
+    if arguments.call_source is not None:
+        call = _file(arguments.call_source, speed)
+    return {ROOM: room, CALL: call}
 
 
-async def _run(values: settings.Settings, source: dict[str, Any]) -> None:
-    daemon = Daemon(values, settings.sessions_root(values), source)
+def _file(path: Path, speed: float) -> Source:
+    if not path.is_file():
+        raise CaptureError(f"{path} is no file", "name a sound file")
+    return {"kind": "file", "path": str(path.absolute()), "speed": speed}
+
+
+def _call_device(values: settings.Settings) -> str | None:
+    name = values.text("capture.call")
+    return None if name in ("off", "auto") else name
+
+
+async def _run(values: settings.Settings, sources: dict[str, Source]) -> None:
+    daemon = Daemon(values, settings.sessions_root(values), sources)
     failure: AmbientError | None = None
     # Before anything else of the daemon: an early signal must already be a clean stop.
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

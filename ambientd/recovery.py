@@ -19,7 +19,7 @@ from typing import Any
 
 import anyio
 
-from ambientd import finishing, logs, units
+from ambientd import finishing, logs
 from ambientd.audio import wav
 from ambientd.errors import StoreError, cause
 from ambientd.speech.segmenter import WARM_MS
@@ -204,6 +204,7 @@ class Recovery:
                 await finishing.release(session)
 
     async def _mend(self, session: Session) -> None:
+        lengths_ms = []
         for track in await finishing.apart(_tracks, session.path):
             native = session.audio_path / layout.native_wav(track)
             crashed = await finishing.apart(native.exists)
@@ -211,14 +212,14 @@ class Recovery:
                 continue
             audio = native if crashed else session.audio_path / layout.final_wav(track)
             await _wait_for_capture(audio)
-            frames = await finishing.apart(wav.repair, audio)
-            rate_hz = int(session.meta["tracks"][track]["rate_hz"])
-            duration_ms = units.frames_to_ms(frames, rate_hz)
-            session.meta["recovered"] = True
-            await finishing.note(session, "recovered", track=track, end_ms=duration_ms)
+            length = await finishing.apart(wav.repair, audio)
+            lengths_ms.append(length.ms)
+            await finishing.note(session, "recovered", track=track, end_ms=length.ms)
             await finishing.insist(session.close_audio, track)
-            await finishing.write_end(session, duration_ms)
-            logs.event("session.recovered", id=session.id, duration_ms=duration_ms)
+        if lengths_ms:
+            session.meta["recovered"] = True
+            await finishing.write_end(session, max(lengths_ms))
+            logs.event("session.recovered", id=session.id, duration_ms=max(lengths_ms))
             if session.id not in self.interrupted:
                 self.interrupted.append(session.id)
 

@@ -85,6 +85,38 @@ SETTINGS: tuple[Setting, ...] = (
         high=100_000,
     ),
     Setting(
+        "capture.call",
+        str,
+        "off",
+        "Records what the speakers play as a second track, call: off, auto (the monitor of the "
+        "default output; Linux), or the name of an input.",
+    ),
+    Setting(
+        "session.max_minutes",
+        float,
+        480.0,
+        "Longest session in minutes; then it is ended.",
+        low=0.01,
+        high=10_080,
+    ),
+    Setting(
+        "session.silence_minutes",
+        float,
+        60.0,
+        "Minutes without speech after which a session that `ambientctl record` began is ended; 0 "
+        "for never.",
+        low=0,
+        high=10_080,
+    ),
+    Setting(
+        "armed.silence_minutes",
+        float,
+        10.0,
+        "Minutes without speech after which a session that began by itself is ended.",
+        low=0.01,
+        high=10_080,
+    ),
+    Setting(
         "speech.model",
         str,
         "tiny.en",

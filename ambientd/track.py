@@ -20,7 +20,7 @@ from ambientd import capture as captures
 from ambientd import clock, finishing, logs, units
 from ambientd.audio import hearing, wav
 from ambientd.audio.source import Input
-from ambientd.capture import Capture, Opened, Target
+from ambientd.capture import Capture, Opened, Since, Target
 from ambientd.errors import CaptureError, StoreError
 from ambientd.speech.supervisor import Transcriber
 from ambientd.store import layout
@@ -66,8 +66,36 @@ DISK_OK: dict[str, Any] = {"state": "ok", "message": ""}
 MONITOR_SENTENCE = "the input is a monitor: it hears what the speakers play, and no microphone"
 
 
+PAUSED = "paused"
+TRACK_MUTED = "track_muted"
+HELD = {
+    PAUSED: "it is paused: ambientctl resume",
+    TRACK_MUTED: "the track is muted: ambientctl unmute",
+}
+"""Why a person may have a microphone closed inside a session: the reasons of its gaps."""
+
+LATE_START = "late_start"
+"""The reason of a gap at the head of a track whose input was not there when the session began."""
+
+
+class Begun(NamedTuple):
+    """A capture child that writes a track.
+
+    Attributes:
+        capture: the child.
+        opened: what it opened.
+        rate_hz: rate of the native file.
+        events: what it has said since it was told to write.
+    """
+
+    capture: Capture
+    opened: Opened
+    rate_hz: int
+    events: list[dict[str, Any]]
+
+
 class Loss(NamedTuple):
-    """Why a capture child came to its end while the track goes on.
+    """Why nothing is captured at the moment while the track goes on.
 
     Attributes:
         reason: as the gap will have it.
@@ -90,40 +118,46 @@ class TrackRecorder:
     Args:
         target: where its capture children write.
         source: what they open.
-        capture: the first of them, which has begun.
-        opened: what that one opened.
+        begun: the first of them; None when there is no input yet.
+        since: what the track's files hold, or held before ``begun``.
         transcriber: what reads the spool; None when the session is not to be transcribed.
         note: writes an event of the track, without waiting.
 
     Attributes:
         known: what is known of the input.
-        rate_hz: the native file's rate.
+        rate_hz: the native file's rate; 0 before there is one.
         progress: what the capture child last said of its progress.
         disk: the capture child's last word on how the disk takes audio.
         is_waiting: there is no microphone at the moment.
         why_ended: why it came to its end without ``stop``, for people.
+        has_file: set when there is a native file.
     """
 
     def __init__(
         self,
         target: Target,
         source: dict[str, Any],
-        capture: Capture,
-        opened: Opened,
+        begun: Begun | None,
+        since: Since,
         transcriber: Transcriber | None,
         note: Callable[..., None],
     ) -> None:
-        self.known = opened.known
-        self.rate_hz = opened.rate_hz
-        self.progress: dict[str, Any] = {"frames": 0, "lost_frames": 0, "heard_ns": opened.boot_ns}
+        self.known = Input("") if begun is None else begun.opened.known
+        self.rate_hz = 0 if begun is None else begun.rate_hz
+        self.progress: dict[str, Any] = {
+            "frames": since.frames,
+            "lost_frames": 0,
+            "heard_ns": since.at_ns,
+        }
         self.disk = DISK_OK
         self.is_waiting = False
         self.why_ended = ""
+        self.has_file = anyio.Event()
         self._target = target
         self._native = Path(target.folder) / layout.native_wav(target.track)
         # A session that a person began on a monitor goes on with one; no other may turn to it.
-        self._source = {**source, "allow_monitor": opened.known.is_monitor}
-        self._capture = capture
+        self._source = {**source, "allow_monitor": self.known.is_monitor}
+        self._capture = None if begun is None else begun.capture
         self._transcriber = transcriber
         self._note = note
         self._hearing = hearing.Hearing()
@@ -131,15 +165,22 @@ class TrackRecorder:
         self._stop = anyio.Event()
         self._ask_to_close = anyio.Event()
         self._pause = anyio.CancelScope()
+        self._holds: dict[str, str] = {}
         self._loss: Loss | None = None
+        self._first_reason = since.reason
+        self._first_events = [] if begun is None else begun.events
         self._lost_before_frames = 0
         self._begun_s = self._last_word_s = anyio.current_time()
         self._short_lives = 0
         self._deaths = 0
+        if begun is not None:
+            self.has_file.set()
 
     @property
     def captured_ms(self) -> int:
         """Length of what is on disk."""
+        if not self.rate_hz:
+            return 0
         return units.frames_to_ms(self.progress["frames"], self.rate_hz)
 
     @property
@@ -149,10 +190,16 @@ class TrackRecorder:
 
     @property
     def input_state(self) -> str:
-        """``ok``, ``waiting``, ``muted``, ``digital_silence`` or ``monitor``."""
+        """How it is.
+
+        ``ok``, ``waiting``, ``muted``, ``digital_silence`` or ``monitor``; or why a person has it
+        closed, a key of ``HELD``.
+        """
+        if self._holds:
+            return next(iter(self._holds))
         if self.is_waiting:
             return "waiting"
-        if self._hearing.state == hearing.OK and self.known.is_monitor:
+        if self._hearing.state == hearing.OK and self._is_wrong_monitor:
             return "monitor"
         return self._hearing.state
 
@@ -162,9 +209,29 @@ class TrackRecorder:
         sentences = list(self._warnings.values())
         if not self.is_waiting and self._hearing.state != hearing.OK:
             sentences.append(SENTENCES[self._hearing.state])
-        elif not self.is_waiting and self.known.is_monitor:
+        elif not self.is_waiting and self._is_wrong_monitor:
             sentences.append(MONITOR_SENTENCE)
         return "; ".join(sentences)
+
+    @property
+    def _is_wrong_monitor(self) -> bool:
+        return self.known.is_monitor and self._source["kind"] != "call"
+
+    def hold(self, reason: str) -> None:
+        """Close the input until ``release``; returns at once.
+
+        Args:
+            reason: one of ``HELD``.
+        """
+        self._holds[reason] = HELD[reason]
+        self._lose(reason, HELD[reason])
+        # Nor may an input be opened that was waited for.
+        self._pause.cancel()
+
+    def release(self, reason: str) -> None:
+        """Open the input again, unless another reason keeps it closed."""
+        self._holds.pop(reason, None)
+        self._pause.cancel()
 
     def stop(self) -> None:
         """End the track; returns at once."""
@@ -176,12 +243,15 @@ class TrackRecorder:
         """Record to the end; the files are whole and closed then."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._mark_as_open)
+            for event in self._first_events:
+                self._take(event)
             try:
                 loss = await self._follow_to_end()
                 while loss is not None and await self._go_on(loss):
                     loss = await self._follow_to_end()
             finally:
-                await self._capture.end(CLOSE_TIMEOUT_S)
+                if self._capture is not None:
+                    await self._capture.end(CLOSE_TIMEOUT_S)
             group.cancel_scope.cancel()
         if loss is not None:
             await self._close_gap(loss)
@@ -190,7 +260,7 @@ class TrackRecorder:
         """Do it in the place of a capture child while there is none."""
         while True:
             await anyio.sleep(MARK_S)
-            if self.is_waiting:
+            if self.is_waiting and self.has_file.is_set():
                 try:
                     await finishing.apart(os.utime, self._native)
                 except OSError as error:
@@ -204,14 +274,21 @@ class TrackRecorder:
         Returns:
             Why the track goes on, or cannot be closed without more ado; None if it is complete.
         """
+        if self._capture is None:
+            message = (
+                "the daemon was restarted" if self.has_file.is_set() else "it is not there yet"
+            )
+            return Loss(self._first_reason, message, clock.slept_ns())
         self._loss = None
         self._begun_s = self._last_word_s = anyio.current_time()
         if not self._stop.is_set():
             self._ask_to_close = anyio.Event()
+        for reason, message in self._holds.items():
+            self._lose(reason, message)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._order_close)
-            group.start_soon(self._watch)
-            is_closed = await self._follow()
+            group.start_soon(self._order_close, self._capture)
+            group.start_soon(self._watch, self._capture)
+            is_closed = await self._follow(self._capture)
             group.cancel_scope.cancel()
         await self._capture.end(CLOSE_TIMEOUT_S)
         self._lost_before_frames = self.lost_frames
@@ -223,22 +300,22 @@ class TrackRecorder:
         self._note(CAPTURE_LOST, start_ms=self.captured_ms)
         return Loss(CAPTURE_LOST, "the capture process ended unexpectedly", clock.slept_ns())
 
-    async def _order_close(self) -> None:
+    async def _order_close(self, capture: Capture) -> None:
         await self._ask_to_close.wait()
-        await self._capture.stop()
+        await capture.stop()
         await anyio.sleep(CLOSE_TIMEOUT_S)
-        logs.event("capture.stuck", level=logging.ERROR, pid=self._capture.pid)
-        await self._capture.end(0)
+        logs.event("capture.stuck", level=logging.ERROR, pid=capture.pid)
+        await capture.end(0)
 
-    async def _watch(self) -> None:
+    async def _watch(self, capture: Capture) -> None:
         """Notice a capture child that says nothing: it reports once a second at least."""
         while True:
             silent_s = anyio.current_time() - self._last_word_s
             if silent_s >= SILENT_WARNING_S and "capture" not in self._warnings:
                 self._warnings["capture"] = "capture does not answer"
-                logs.event("capture.silent", level=logging.ERROR, pid=self._capture.pid)
+                logs.event("capture.silent", level=logging.ERROR, pid=capture.pid)
             if silent_s >= SILENT_END_S and await self._is_still_silent():
-                await self._capture.end(0)
+                await capture.end(0)
                 return
             await anyio.sleep(SILENT_WARNING_S)
 
@@ -247,9 +324,9 @@ class TrackRecorder:
         await anyio.sleep(SECOND_LOOK_S)
         return anyio.current_time() - self._last_word_s >= SILENT_END_S
 
-    async def _follow(self) -> bool:
+    async def _follow(self, capture: Capture) -> bool:
         """Take the capture child's events until it ends; True if it closed its files."""
-        async for event in self._capture.events():
+        async for event in capture.events():
             self._last_word_s = anyio.current_time()
             self._warnings.pop("capture", None)
             self._take(event)
@@ -314,7 +391,7 @@ class TrackRecorder:
 
     def _meet(self, known: Input, at_ms: int) -> None:
         """Take what is now known of the input."""
-        if known.device != self.known.device:
+        if self.known.device not in ("", known.device):
             logs.event("input.changed", device=known.device)
             self._note("device_changed", start_ms=at_ms, device=known.device)
         self.known = known
@@ -325,12 +402,13 @@ class TrackRecorder:
             logs.event("input.lost", level=logging.WARNING, reason=reason)
             self._loss = Loss(reason, message, clock.slept_ns())
             # Said now: to close a stream whose device is gone may take seconds.
-            self._say_lost(message)
+            self._say_lost(self._loss)
             self._ask_to_close.set()
 
-    def _say_lost(self, message: str) -> None:
+    def _say_lost(self, loss: Loss) -> None:
         self.is_waiting = True
-        self._warnings["input"] = message
+        if loss.reason not in HELD:
+            self._warnings["input"] = loss.message
 
     def _say_gap(self, start_ms: int, end_ms: int, reason: str) -> None:
         if self._transcriber is not None:
@@ -342,18 +420,25 @@ class TrackRecorder:
 
     async def _go_on(self, loss: Loss) -> bool:
         """Start captures until one goes on with the track; False if it ends here."""
-        if anyio.current_time() - self._begun_s < SHORT_LIFE_S:
-            self._short_lives += 1
-            self._deaths += loss.reason == CAPTURE_LOST
-        pause_s = min(2.0**self._short_lives - 1, MAX_PAUSE_S)
-        self._say_lost(loss.message)
+        pause_s = 0.0
+        if self._capture is not None and loss.reason not in HELD:
+            if anyio.current_time() - self._begun_s < SHORT_LIFE_S:
+                self._short_lives += 1
+                self._deaths += loss.reason == CAPTURE_LOST
+            pause_s = min(2.0**self._short_lives - 1, MAX_PAUSE_S)
+        self._say_lost(loss)
+        if self._transcriber is not None:
+            # Whoever was speaking is cut off here: the turn ends, and need not wait for the gap.
+            self._transcriber.add_hole(self._target.track, self.captured_ms, self.captured_ms)
         while not self._stop.is_set() and self._deaths < MAX_DEATHS:
             with anyio.CancelScope() as self._pause:
+                if self._holds:
+                    await anyio.sleep_forever()
                 await anyio.sleep(pause_s)
                 pause_s = RETRY_S
                 if await self._start_successor(loss):
                     self.is_waiting = False
-                    del self._warnings["input"]
+                    self._warnings.pop("input", None)
                     return True
         if not self._stop.is_set():
             self.why_ended = f"recording failed {MAX_DEATHS} times in a row: {loss.message}"
@@ -371,12 +456,11 @@ class TrackRecorder:
             opened = await capture.wait_and_open(self._source, take_waiting)
             # A stop must not come between the gap and the audio behind it.
             with anyio.CancelScope(shield=True):
-                resume = {
-                    "frames": self.progress["frames"],
-                    "at_ns": self.progress["heard_ns"],
-                    "reason": loss.gap_reason(),
-                }
-                await capture.begin(self._target, resume=resume, take=self._take)
+                has_file = await finishing.apart(self._native.exists)
+                since = Since(self.progress["frames"], self.progress["heard_ns"], loss.gap_reason())
+                self.rate_hz = await capture.begin(
+                    self._target, since, create=not has_file, take=self._take
+                )
         except CaptureError as error:
             await capture.end(0)
             self._count_failure(error)
@@ -386,6 +470,7 @@ class TrackRecorder:
             raise
         self._capture = capture
         self._meet(opened.known, self.captured_ms)
+        self.has_file.set()
         return True
 
     def _count_failure(self, error: CaptureError) -> None:
@@ -395,27 +480,26 @@ class TrackRecorder:
 
     def _say_waiting(self, loss: Loss, event: dict[str, Any]) -> None:
         warning = f"{loss.message}; waiting for it: {event['message']}"
-        if self._warnings["input"] == loss.message and self._transcriber is not None:
-            # Whoever was speaking is cut off here: the turn ends, and need not wait for the gap.
-            self._transcriber.add_hole(self._target.track, self.captured_ms, self.captured_ms)
         self._warnings["input"] = warning
 
     async def _close_gap(self, loss: Loss) -> None:
         """Make the files as long as the track: they end with what was not recorded."""
         missing_ns = max(0, clock.boot_ns() - self.progress["heard_ns"])
+        if not self.has_file.is_set():
+            # Nothing was ever heard, and so there is no file that could end with it.
+            self._note("gap", start_ms=0, end_ms=missing_ns // 1_000_000, reason=loss.reason)
+            return
         end_frames = self.progress["frames"] + missing_ns * self.rate_hz // 1_000_000_000
         try:
             # What a capture that was killed has written is more than it said.
-            frames = await finishing.apart(wav.repair, self._native)
-            self.progress["frames"] = await finishing.apart(
-                wav.repair, self._native, extend_to_frames=end_frames
-            )
+            heard = await finishing.apart(wav.repair, self._native)
+            whole = await finishing.apart(wav.repair, self._native, extend_to_frames=end_frames)
+            self.progress["frames"] = whole.frames
         except (StoreError, TimeoutError) as error:
             logs.event("track.not_closed", level=logging.ERROR, reason=str(error))
             return
-        start_ms = units.frames_to_ms(frames, self.rate_hz)
-        if self.captured_ms > start_ms:
-            self._say_gap(start_ms, self.captured_ms, loss.gap_reason())
+        if whole.ms > heard.ms:
+            self._say_gap(heard.ms, whole.ms, loss.gap_reason())
         if self._transcriber is not None:
             spool = Path(self._target.folder) / layout.spool(self._target.track)
             self._transcriber.add_frames(

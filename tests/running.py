@@ -101,6 +101,11 @@ class Place:
         answer: dict[str, Any] = json.loads(self.ctl("status", "--json").stdout)
         return answer
 
+    def track(self, name: str = "room") -> dict[str, Any]:
+        """Return what the status of the open session says of a track."""
+        told: dict[str, Any] = self.status()["session"]["tracks"][name]
+        return told
+
 
 @contextlib.contextmanager
 def place(extra: dict[str, str] | None = None) -> Iterator[Place]:

@@ -105,9 +105,11 @@ def make_source(wanted: dict[str, Any]) -> Source:
         from ambientd.audio.replay import Replay
 
         return Replay(Path(wanted["path"]), wanted["speed"])
-    from ambientd.audio.portaudio import Microphone
+    from ambientd.audio.portaudio import Device
 
-    return Microphone(wanted["name"], allow_monitor=wanted["allow_monitor"])
+    return Device(
+        wanted["name"], is_call=wanted["kind"] == "call", allow_monitor=wanted["allow_monitor"]
+    )
 
 
 def _begin(pipe: ParentPipe, source: Source, opened: Instant, order: dict[str, Any]) -> Writer:
@@ -115,7 +117,7 @@ def _begin(pipe: ParentPipe, source: Source, opened: Instant, order: dict[str, A
     try:
         folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            open_files = TrackFiles.create if order["resume"] is None else TrackFiles.reopen
+            open_files = TrackFiles.create if order["create"] else TrackFiles.reopen
             files = open_files(folder_fd, track, source.rate_hz, spool=order["spool"])
         finally:
             os.close(folder_fd)
@@ -124,8 +126,7 @@ def _begin(pipe: ParentPipe, source: Source, opened: Instant, order: dict[str, A
         raise CaptureError(
             f"cannot open the audio files: {error.strerror}", disk_advice(error)
         ) from error
-    if order["resume"] is not None:
-        _say_gap(pipe, files, opened, order["resume"])
+    _leave_gap(pipe, files, opened, order["since"])
     writer = Writer(source, files, pipe.send)
     source.begin(files.start_frames)
     writer.start()
@@ -134,18 +135,19 @@ def _begin(pipe: ParentPipe, source: Source, opened: Instant, order: dict[str, A
     return writer
 
 
-def _say_gap(pipe: ParentPipe, files: TrackFiles, opened: Instant, resume: dict[str, Any]) -> None:
+def _leave_gap(pipe: ParentPipe, files: TrackFiles, opened: Instant, since: dict[str, Any]) -> None:
     """Leave a hole for the time since the last frame in the files was heard.
 
     That is told by a moment ``at_ns`` on ``clock.boot_ns`` at which they had so many ``frames``. A
     capture that was killed may have written more since.
     """
     start_ms = files.queued_ms
-    later_frames = files.frames - resume["frames"]
-    lost_at_ns = resume["at_ns"] + later_frames * 1_000_000_000 // files.rate_hz
+    later_frames = files.frames - since["frames"]
+    lost_at_ns = since["at_ns"] + later_frames * 1_000_000_000 // files.rate_hz
     missing_ns = max(0, opened.boot_ns - lost_at_ns)
     files.start_after(missing_ns * files.rate_hz // 1_000_000_000)
-    pipe.send("gap", start_ms=start_ms, end_ms=files.queued_ms, reason=resume["reason"])
+    if files.queued_ms > start_ms:
+        pipe.send("gap", start_ms=start_ms, end_ms=files.queued_ms, reason=since["reason"])
 
 
 if __name__ == "__main__":

@@ -46,27 +46,30 @@ _DEVICE_UNAVAILABLE = -9985
 """paDeviceUnavailable (portaudio.h)."""
 
 
-class Microphone:
+class Device:
     """An input device as a source; see ``ambientd.audio.source.Source``.
 
     Args:
-        name: as in ``ambientd.audio.selection.choose``.
-        allow_monitor: whether it may be the monitor of a sink when it is opened. What was opened as
-            a microphone never goes on with what the speakers play.
+        name: as in ``ambientd.audio.selection``; None for the default.
+        is_call: whether it is what the speakers play, and not a microphone. The default is then
+            the monitor of the default output.
+        allow_monitor: whether a microphone may be the monitor of a sink when it is opened. What was
+            opened as a microphone never goes on with what the speakers play.
     """
 
-    is_microphone = True
-
-    def __init__(self, name: str | None, *, allow_monitor: bool) -> None:
+    def __init__(self, name: str | None, *, is_call: bool, allow_monitor: bool) -> None:
+        self.is_microphone = not is_call
         self.rate_hz = 0
         self.ring = Ring(0)
         self.anchor = Anchor(0, 0)
         self.overflows = 0
         self._name = name
-        self._allow_monitor = allow_monitor
+        self._is_call = is_call
+        self._allow_monitor = allow_monitor or is_call
         self._device = ""
         self._was_loaded = False
         self._server = pulse.Watch()
+        self._wanted: str | None = None
         self._stream: Any = None
         # The writer asks for the state while another thread closes: never of a freed stream.
         self._stream_lock = threading.Lock()
@@ -92,7 +95,8 @@ class Microphone:
                 code="no_audio",
             )
         if sys.platform == "linux":
-            self._server = pulse.Watch()
+            follows_output = self._is_call and self._name is None
+            self._server = pulse.Watch(self._wanted, follows_output=follows_output)
             self._server.start(KNOWN_WITHIN_S)
         if self._is_forbidden():
             device = self.input().device
@@ -103,7 +107,14 @@ class Microphone:
                 "plug one in",
                 code="no_microphone",
             )
-        self._allow_monitor = self.input().is_monitor
+        if self._server.is_elsewhere:
+            self.close()
+            raise CaptureError(
+                f"{self._wanted} cannot be heard: the audio library opened another input",
+                "on Linux check that libasound2-plugins is installed",
+                code="no_such_device",
+            )
+        self._allow_monitor = self._is_call or self.input().is_monitor
         return self._first_at
 
     def begin(self, position_frames: int) -> None:
@@ -120,6 +131,9 @@ class Microphone:
             return State.SUSPENDED if self._server.is_suspended else State.LOST
         if self._is_forbidden():
             return State.LOST
+        if self._server.is_elsewhere:
+            # A named device is waited for; the default output is followed.
+            return State.LOST if self._name else State.ELSEWHERE
         return State.OFF_PACE if self._pace.is_off(self.anchor) else State.ALIVE
 
     def input(self) -> Input:
@@ -145,8 +159,30 @@ class Microphone:
     def _is_forbidden(self) -> bool:
         return self.input().is_monitor and not self._allow_monitor
 
+    def _find_source(self) -> str | None:
+        """Return the source of the audio server that is meant, None if it is not the server's."""
+        if self._name is None and not self._is_call:
+            return None  # the server knows its default, and moves the stream with it
+        found = pulse.sources()
+        if found is not None and self._name is not None:
+            named = selection.find(found, self._name)
+            return None if named is None else named.name
+        if self._name is not None:
+            return None
+        played = next((one.name for one in found or () if one.is_played), None)
+        if played is None:
+            raise CaptureError(
+                "what the speakers play cannot be heard without PipeWire or PulseAudio",
+                "on macOS install a loopback device, and name it: capture.call",
+                code="no_such_device",
+            )
+        return played
+
     def _fulfil(self, opened: Future[None]) -> None:
         try:
+            self._wanted = self._find_source()
+            if self._wanted is not None:
+                os.environ[pulse.ENV] = self._wanted
             sounddevice = _load()
             with _quiet_stderr():
                 if self._was_loaded:
@@ -155,7 +191,8 @@ class Microphone:
                     sounddevice._initialize()
                 self._was_loaded = True
                 devices = sounddevice.query_devices()
-                info = selection.choose(devices, self._name, _default_index(sounddevice))
+                name = self._name if self._wanted is None else None
+                info = selection.choose(devices, name, _default_index(sounddevice))
                 self._device = str(info["name"])
                 self._open_stream(sounddevice, info)
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
@@ -207,28 +244,48 @@ class Microphone:
 
 
 def list_inputs() -> list[dict[str, Any]]:
-    """Return the input devices as PortAudio sees them now.
+    """Return the inputs as the audio server and PortAudio see them now.
 
     Returns:
-        For each its name, host_api, default (bool), rate_hz and channels.
+        For each its id, if the server has one, name, host_api, rate_hz and channels; whether it is
+        a monitor of what is played, the default input (default), and the monitor of the default
+        output (played).
 
     Raises:
         CaptureError: PortAudio is missing or does not start.
     """
     sounddevice = _load()
     with _quiet_stderr():
-        default = _default_index(sounddevice)
+        served = pulse.sources() or []
+        default = None if served else _default_index(sounddevice)
         apis = sounddevice.query_hostapis()
-        return [
+        own = [
             {
+                "id": None,
                 "name": info["name"],
                 "host_api": apis[info["hostapi"]]["name"],
+                "monitor": False,
                 "default": info["index"] == default,
+                "played": False,
                 "rate_hz": int(info["default_samplerate"]),
                 "channels": info["max_input_channels"],
             }
             for info in selection.inputs(sounddevice.query_devices())
+            if not (served and info["name"] in selection.SERVER_NAMES)
         ]
+    return [
+        {
+            "id": one.name,
+            "name": one.description,
+            "host_api": "PulseAudio",
+            "monitor": one.is_monitor,
+            "default": one.is_default,
+            "played": one.is_played,
+            "rate_hz": one.rate_hz,
+            "channels": one.channels,
+        }
+        for one in served
+    ] + own
 
 
 def _load() -> Any:

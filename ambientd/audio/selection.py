@@ -6,7 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ambientd.audio.pulse import PulseSource
 from ambientd.errors import CaptureError
+
+SERVER_NAMES = {"pulse", "default", "pipewire", "sysdefault"}
+"""Under which PortAudio knows the audio server itself; its devices have names of their own."""
 
 SERVER_RATE_HZ = 48_000
 """What PulseAudio and PipeWire run at; PortAudio reports another default for them."""
@@ -52,6 +56,31 @@ def choose(
             f"{what} called {name!r}", "see ambientctl devices", code="no_such_device"
         )
     return fitting[0]
+
+
+def find(sources: Sequence[PulseSource], name: str) -> PulseSource | None:
+    """Return the source of an audio server that is meant.
+
+    Args:
+        sources: the server's sources.
+        name: its name there or what people call it, or a part of that which fits only one.
+
+    Returns:
+        None if none fits: PortAudio may know it.
+
+    Raises:
+        CaptureError: several do.
+    """
+    fitting = [one for one in sources if name in (one.name, one.description)] or [
+        one for one in sources if name.lower() in one.description.lower()
+    ]
+    if len(fitting) > 1:
+        raise CaptureError(
+            f"{len(fitting)} input devices called {name!r}",
+            "see ambientctl devices",
+            code="no_such_device",
+        )
+    return fitting[0] if fitting else None
 
 
 def rates_hz(device: dict[str, Any]) -> list[int]:

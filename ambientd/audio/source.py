@@ -20,6 +20,7 @@ class State(Enum):
     LOST = "device_lost"
     SUSPENDED = "suspended"
     OFF_PACE = "rate_changed"
+    ELSEWHERE = "device_changed"
 
 
 class Instant(NamedTuple):

@@ -10,15 +10,28 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 from ambientd.errors import StoreError, WriteError
-from ambientd.units import SAMPLE_BYTES
+from ambientd.units import SAMPLE_BYTES, frames_to_ms
 
 DATA_OFFSET_BYTES = 80
 """Where the samples begin: RIFF 12 + JUNK 36 + fmt 24 + data 8."""
 
 _MAX_32_BITS = 0xFFFFFFFF
 _JUNK_BYTES = 28
+
+
+class Length(NamedTuple):
+    """How long a file is."""
+
+    rate_hz: int
+    frames: int
+
+    @property
+    def ms(self) -> int:
+        """The same as time."""
+        return frames_to_ms(self.frames, self.rate_hz)
 
 
 def header(rate_hz: int, data_bytes: int) -> bytes:
@@ -44,7 +57,7 @@ def header(rate_hz: int, data_bytes: int) -> bytes:
     return riff + spare + fmt + data
 
 
-def repair(path: Path, *, extend_to_frames: int = 0) -> int:
+def repair(path: Path, *, extend_to_frames: int = 0) -> Length:
     """Make a file of ours that was not closed playable: sizes by its length, whole frames only.
 
     Args:
@@ -52,7 +65,7 @@ def repair(path: Path, *, extend_to_frames: int = 0) -> int:
         extend_to_frames: if it is shorter, it ends with a hole up to here.
 
     Returns:
-        How many frames it holds.
+        How long it is then.
 
     Raises:
         StoreError: it cannot be opened or is no capture of ours.
@@ -75,10 +88,10 @@ def repair(path: Path, *, extend_to_frames: int = 0) -> int:
         raise WriteError(path.name, error) from error
     finally:
         os.close(fd)
-    return frames
+    return Length(rate_hz, frames)
 
 
-def measure(fd: int) -> tuple[int, int]:
+def measure(fd: int) -> Length:
     """Return the rate of a file of ours, and how many whole frames it holds by its length.
 
     Raises:
@@ -90,4 +103,4 @@ def measure(fd: int) -> tuple[int, int]:
     if len(head) < DATA_OFFSET_BYTES or not is_ours:
         raise ValueError("it has no header of ours")
     rate_hz = int(struct.unpack_from("<I", head, 60)[0])
-    return rate_hz, (os.fstat(fd).st_size - DATA_OFFSET_BYTES) // SAMPLE_BYTES
+    return Length(rate_hz, (os.fstat(fd).st_size - DATA_OFFSET_BYTES) // SAMPLE_BYTES)

@@ -45,6 +45,7 @@ WHY_ENDED = {
     State.LOST: "the microphone went away",
     State.SUSPENDED: "the microphone was suspended",
     State.OFF_PACE: "the microphone changed its rate",
+    State.ELSEWHERE: "what should be heard is at another device now",
 }
 
 
@@ -194,7 +195,7 @@ class Writer:
             self._send("input", at_ms=self._files.queued_ms, **changed._asdict())
         state = self._source.state()
         # Again: if this process was stopped for a while, the next block is on its way.
-        is_silent = state in (State.LOST, State.SUSPENDED)
+        is_silent = state in (State.LOST, State.SUSPENDED, State.ELSEWHERE)
         self._lost_looks = self._lost_looks + 1 if is_silent else 0
         if state is State.ALIVE or self._ended or 0 < self._lost_looks < LOST_LOOKS:
             return

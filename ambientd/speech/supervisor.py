@@ -87,6 +87,7 @@ class Track:
         holes: stretches without audio, as (start_ms, end_ms).
         finished: no more frames will come.
         position_ms: everything up to here is published or was found to be silence.
+        speech_ms: where somebody last spoke, or a gap ended.
         drained: all its turns are out.
     """
 
@@ -96,7 +97,13 @@ class Track:
     holes: list[tuple[int, int]] = field(default_factory=list)
     finished: bool = False
     position_ms: int = 0
+    speech_ms: int = 0
     drained: bool = False
+
+    @property
+    def is_through(self) -> bool:
+        """Whether nothing is left to do for it; of a track without audio no worker is told."""
+        return self.finished and (self.drained or not self.frames)
 
 
 @dataclass(slots=True)
@@ -161,12 +168,20 @@ class Transcriber:
     def add_hole(self, track: str, start_ms: int, end_ms: int) -> None:
         """Say that nothing was captured between two times; before the frames behind it."""
         self.tracks[track].holes.append((start_ms, end_ms))
+        # Nobody knows whether somebody spoke there.
+        self.tracks[track].speech_ms = max(self.tracks[track].speech_ms, end_ms)
         self._signal()
 
     def finish(self, track: str) -> None:
         """Say that a track is complete."""
         self.tracks[track].finished = True
         self._signal()
+
+    @property
+    def silent_ms(self) -> int:
+        """For how long nobody has spoken on any track, as far as was heard."""
+        heard_ms = max(track.position_ms for track in self.tracks.values())
+        return max(0, heard_ms - max(track.speech_ms for track in self.tracks.values()))
 
     def partials(self) -> dict[str, dict[str, Any]]:
         """Return what is being said by track, and have it made for a few seconds from here.
@@ -238,7 +253,7 @@ class Transcriber:
         logs.event("worker.started", pid=worker.pid)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._send_orders, worker)
+                group.start_soon(self._send_orders, worker, group.cancel_scope)
                 group.start_soon(self._watch, group.cancel_scope)
                 await self._take_events(worker)
                 group.cancel_scope.cancel()
@@ -251,26 +266,34 @@ class Transcriber:
         return False
 
     def _is_drained(self) -> bool:
-        return all(track.finished and track.drained for track in self.tracks.values())
+        return all(track.is_through for track in self.tracks.values())
 
-    async def _send_orders(self, worker: child.Child) -> None:
+    async def _send_orders(self, worker: child.Child, worker_scope: anyio.CancelScope) -> None:
         await worker.send("configure", **self._config)
         sent: dict[str, _Sent] = {}
-        for name, track in self.tracks.items():
+        for track in self.tracks.values():
             track.drained = False
-            sent[name] = _Sent()
-            await worker.send("track", track=name, spool=str(track.spool), from_ms=track.resume_ms)
         told_s = 0.0
         while True:
             changed = self._changed
             for name, track in self.tracks.items():
-                await self._send_news(worker, name, track, sent[name])
+                # A track whose input comes late has no spool before.
+                if track.frames:
+                    await self._send_news(worker, name, track, sent)
+            if self._is_drained():
+                worker_scope.cancel()
             if self._may_make_partials and self._partials_end_s > told_s + PARTIALS_AGAIN_S:
                 told_s = self._partials_end_s
                 await worker.send("partials", seconds=max(0.0, told_s - anyio.current_time()))
             await changed.wait()
 
-    async def _send_news(self, worker: child.Child, name: str, track: Track, sent: _Sent) -> None:
+    async def _send_news(
+        self, worker: child.Child, name: str, track: Track, told: dict[str, _Sent]
+    ) -> None:
+        if name not in told:
+            told[name] = _Sent()
+            await worker.send("track", track=name, spool=str(track.spool), from_ms=track.resume_ms)
+        sent = told[name]
         # Counts are sent as they stand now, not as they changed: a worker that is busy gets one
         # order for many blocks. Holes first, because the frames behind them depend on them.
         while sent.holes < len(track.holes):
@@ -341,6 +364,8 @@ class Transcriber:
         if not event["speech"]:
             # Also of speech that makes no turn, of which nothing else is said.
             self._partials.pop(event["track"], None)
+        else:
+            track.speech_ms = max(track.speech_ms, event["position_ms"])
         if event["position_ms"] > track.position_ms:
             track.position_ms = event["position_ms"]
             self._last_advance_s = anyio.current_time()
@@ -363,6 +388,7 @@ class Transcriber:
         self._last_advance_s = anyio.current_time()
         track = self.tracks[event["track"]]
         track.resume_ms = max(track.resume_ms, event["end_ms"])
+        track.speech_ms = max(track.speech_ms, event["end_ms"])
         logs.event(
             "turn.published",
             track=event["track"],
@@ -406,7 +432,7 @@ class Transcriber:
 
 def _owes(track: Track) -> bool:
     """Tell whether a worker owes a sign of life on a track."""
-    if track.finished and not track.drained:
-        return True
+    if track.finished:
+        return not track.is_through
     captured_ms = units.frames_to_ms(track.frames, units.SPOOL_RATE_HZ)
     return captured_ms > track.position_ms + BEHIND_MS

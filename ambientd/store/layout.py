@@ -11,7 +11,10 @@ AUDIO = "audio"
 ROOM = "room"
 """The microphone's track."""
 
-TRACKS = (ROOM, "call")
+CALL = "call"
+"""What the speakers play."""
+
+TRACKS = (ROOM, CALL)
 
 # The longest of each that is read. A talk of a whole day is a few megabytes.
 MAX_SESSION_BYTES = 1 << 20

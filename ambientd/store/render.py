@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ambientd.store import reading
+from ambientd.store.bleed import without_bleed
 
 FRONT_MATTER = ("id", "name", "started_at", "ended_at", "duration_s", "model")
 
@@ -27,11 +28,16 @@ def transcript(root: Path, session_id: str, meta: Mapping[str, Any]) -> str:
     # JSON scalars are YAML scalars, and quote whatever a name may hold.
     head += [f"{key}: {json.dumps(meta.get(key), ensure_ascii=False)}" for key in FRONT_MATTER]
     head += ["---", "", f"# {' '.join(str(meta.get('name') or session_id).split())}", ""]
-    lines = reading.transcript(str(root), session_id)
+    said = reading.transcript(str(root), session_id)
+    lines = without_bleed(said)
     body = []
-    for line in lines:
+    # People read in the order in which it was said; the log has that in which it was published.
+    for line in sorted(lines, key=lambda line: line.start_ms):
         who = f"{line.speaker} ({line.track})" if line.speaker else line.track
         body += [f"**[{clock(line.start_ms)}] {who}** {' '.join(line.text.split())}", ""]
+    left_out = len(said) - len(lines)
+    if left_out:
+        body += [f"*{left_out} line(s) of the room that repeat the call are left out here.*", ""]
     return "\n".join(head + (body or ["No speech was heard.", ""]))
 
 

@@ -162,7 +162,8 @@ def create(
     started_at: datetime.datetime,
     model: str | None,
     tracks: dict[str, dict[str, Any]],
-    basis: str,
+    consent: dict[str, Any],
+    boot: dict[str, Any],
 ) -> Session:
     """Claim a new session directory and write its session.json.
 
@@ -172,7 +173,8 @@ def create(
         started_at: wall time of track time 0, local.
         model: the speech model's name; None when this session is not to be transcribed.
         tracks: for each track its device, rate_hz and channels.
-        basis: what the person did to allow it, for example ``record``.
+        consent: who allowed it and how, as ``ambientd.consent.Consent.as_json``.
+        boot: ``id`` of the machine's start, and ``start_ns``, track time 0 on ``clock.boot_ns``.
 
     Raises:
         StoreError: nothing could be created.
@@ -188,7 +190,8 @@ def create(
         "recorder": RECORDER + __version__,
         "model": model,
         "tracks": tracks,
-        "consent": {"basis": basis, "by": user_name(), "at": at},
+        "consent": consent,
+        "boot": boot,
         "apps": [],
         "tags": [],
         "notes": "",

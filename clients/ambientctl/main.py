@@ -73,13 +73,40 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument(
         "--no-transcribe", action="store_true", help="record audio only; needs no speech model"
     )
+    call = record.add_mutually_exclusive_group()
+    call.add_argument(
+        "--call",
+        action="store_true",
+        default=None,
+        help="record what the speakers play, too, as a track of its own",
+    )
+    call.add_argument(
+        "--no-call",
+        dest="call",
+        action="store_false",
+        help="record the microphone only, whatever capture.call says",
+    )
     record.set_defaults(run=_record)
     stop = verbs.add_parser("stop", help="stop listening; returns when the microphone is closed")
     stop.add_argument("--wait", action="store_true", help="return when the transcript is done")
     stop.set_defaults(run=_stop)
+    pause = verbs.add_parser("pause", help="close the microphone for a while; the session goes on")
+    pause.set_defaults(run=_tell, method="ambient/pause")
+    resume = verbs.add_parser("resume", help="open it again")
+    resume.set_defaults(run=_tell, method="ambient/resume")
+    mute = verbs.add_parser("mute", help="close the input of one track for a while")
+    mute.set_defaults(run=_tell, method="ambient/mute")
+    unmute = verbs.add_parser("unmute", help="open it again")
+    unmute.set_defaults(run=_tell, method="ambient/unmute")
+    for verb in (mute, unmute):
+        verb.add_argument(
+            "track",
+            choices=("room", "call"),
+            help="room: the microphone; call: what the speakers play",
+        )
     devices = verbs.add_parser("devices", help="list the input devices; * is the default")
     devices.set_defaults(run=_devices)
-    for verb in (status, record, stop, devices):
+    for verb in (status, record, stop, pause, resume, mute, unmute, devices):
         verb.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
 
@@ -105,7 +132,13 @@ def _record(arguments: argparse.Namespace) -> str:
         params["name"] = arguments.name
     if arguments.seconds is not None:
         params["seconds"] = arguments.seconds
+    if arguments.call is not None:
+        params["call"] = arguments.call
     answer = call("ambient/record", params, OPEN_S)
+    for track, device in answer["devices"].items():
+        if device is None:
+            hint = "; ambientctl status says why"
+            sys.stderr.write(f"ambientctl: {track} is not heard yet and is waited for{hint}\n")
     return _json(answer) if arguments.json else f"{answer['id']}\n"
 
 
@@ -115,6 +148,12 @@ def _stop(arguments: argparse.Namespace) -> str:
         hint = "see ambientctl status and the daemon's log"
         raise DaemonFault({"message": answer["problem"], "data": {"hint": hint}})
     return _json(answer) if arguments.json else f"{answer['id'] or 'the start was given up'}\n"
+
+
+def _tell(arguments: argparse.Namespace) -> str:
+    params = {"track": arguments.track} if "track" in arguments else {}
+    answer = call(arguments.method, params, OPEN_S)
+    return _json(answer) if arguments.json else f"{answer['id']}\n"
 
 
 def _devices(arguments: argparse.Namespace) -> str:

@@ -6,11 +6,14 @@ from typing import Any
 
 from ambientd import descriptors, units
 
+HELD = {"paused": "closed: ambientctl resume", "track_muted": "closed: ambientctl unmute"}
+"""Why a person has an input closed, and what opens it."""
+
 
 def status(answer: dict[str, Any]) -> str:
     """Return the page that `ambientctl status` prints."""
     session = answer["session"]
-    rows = [("listening", "yes" if answer["listening"] else "no"), ("why", answer["why"])]
+    rows = [("state", answer["state"]), ("why", answer["why"])]
     if session is not None:
         rows += _session_rows(session, answer["disk"]["message"])
     for other in answer["finishing"]:
@@ -42,17 +45,13 @@ def _disk_trouble(disk: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _session_rows(session: dict[str, Any], said_of_disk: str) -> list[tuple[str, str]]:
     name = f" ({session['name']})" if session["name"] else ""
-    level = session["level_dbfs"]
-    heard = "nothing yet" if level is None else f"{level:.0f} dBFS, peak {session['peak_dbfs']:.0f}"
     age = session["last_turn_age_s"]
     last = "" if age is None else f", the last {age:.0f} s ago"
-    lost = session["lost_frames"]
-    rows = [
-        ("session", f"{session['id']}{name}, {units.clock(session['elapsed_s'])}"),
-        ("device", f"{session['device']}, {session['rate_hz']} Hz"),
-        ("level", heard),
-        ("captured", f"{session['captured_frames']} frames, {lost} lost"),
-    ]
+    rows = [("session", f"{session['id']}{name}, {units.clock(session['elapsed_s'])}")]
+    for track, told in session["tracks"].items():
+        rows += _track_rows(track, told, said_of_disk)
+    if session["ends"] is not None and session["ends"]["warning"]:
+        rows.append(("warning", session["ends"]["warning"]))
     worker = session["worker"]
     if worker is None:
         rows.append(("text", "off (--no-transcribe)"))
@@ -64,8 +63,28 @@ def _session_rows(session: dict[str, Any], said_of_disk: str) -> list[tuple[str,
         ]
         if worker["problem"]:
             rows.append(("problem", worker["problem"]))
-    if session["warning"] not in ("", said_of_disk):
-        rows.append(("warning", session["warning"]))
+    return rows
+
+
+def _track_rows(track: str, told: dict[str, Any], said_of_disk: str) -> list[tuple[str, str]]:
+    level = told["level_dbfs"]
+    if told["input"] in HELD:
+        rows = [(track, HELD[told["input"]])]
+    elif told["device"] is None:
+        rows = [(track, "nothing yet")]
+    elif level is None:
+        rows = [(track, f"{told['device']}, {told['rate_hz']} Hz, nothing heard yet")]
+    else:
+        rows = [
+            (
+                track,
+                f"{told['device']}, {told['rate_hz']} Hz, {level:.0f} dBFS, "
+                f"peak {told['peak_dbfs']:.0f}",
+            ),
+            ("captured", f"{told['captured_frames']} frames, {told['lost_frames']} lost"),
+        ]
+    if told["warning"] not in ("", said_of_disk):
+        rows.append(("warning", told["warning"]))
     return rows
 
 
@@ -79,7 +98,7 @@ def devices(answer: dict[str, Any]) -> str:
         )
     rows = [
         (
-            "*" if device["default"] else " ",
+            "*" if device["default"] else "+" if device["played"] else " ",
             device["name"],
             f"{device['host_api']}, {device['rate_hz']:g} Hz, {device['channels']} channel(s)",
         )

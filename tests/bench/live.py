@@ -175,7 +175,7 @@ def _worker(at: running.Place) -> dict[str, Any]:
         "decodes": worker["decodes"],
         "redos": worker["redos"],
         "rejected": sum(worker["rejected"].values()),
-        "lost_frames": session["lost_frames"],
+        "lost_frames": session["tracks"]["room"]["lost_frames"],
     }
 
 

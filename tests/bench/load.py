@@ -98,7 +98,7 @@ def _measure(samples: numpy.ndarray, count: int, *, floods: bool) -> dict[str, A
             delays_ms, lags_ms = _poll(at, session, count, seconds - 3)
             polled_s = time.monotonic() - started_s
             after = usage_of(daemon.process.pid)
-            told = at.status()["session"]
+            told = at.track()
             if flood is not None:
                 flood.wait(30)
             raw = at.root / session / "transcript.md"

@@ -25,6 +25,7 @@ THIRD_PARTY = {
 LAYERS = (
     {"wire", "units", "descriptors", "dial", "clock"},
     {"errors"},
+    {"consent", "guards"},
     {"settings", "paths", "logs", "pipe", "child"},
     {"audio", "speech", "store"},
     {"tools"},
@@ -32,8 +33,10 @@ LAYERS = (
     {"rpc"},
     {"finishing", "capture"},
     {"track"},
+    {"inputs"},
     {"recording", "recovery", "storage"},
     {"daemon"},
+    {"report"},
     {"control"},
     {"main"},
     {"__main__"},

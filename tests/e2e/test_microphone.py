@@ -82,7 +82,7 @@ def test_words_are_readable_while_the_person_still_speaks(
         assert session.endswith("-uber-stand-up")
         status = place.status()
         assert status["listening"] is True
-        assert status["session"]["rate_hz"] == 48000
+        assert status["session"]["tracks"]["room"]["rate_hz"] == 48000
         with audio_server.speak(speech) as speaking:
             lines, states, during_speech = anyio.run(poll_until_done, place, session, speaking)
         last = place.status()
@@ -120,13 +120,21 @@ def test_words_are_readable_while_the_person_still_speaks(
     assert "spoken" not in (place.folder / "ambientd.log").read_text()
 
 
-def test_devices_lists_the_virtual_microphone(place: running.Place) -> None:
+def test_devices_lists_what_the_audio_server_has_by_the_names_that_people_know(
+    place: running.Place,
+) -> None:
     with running.daemon(place):
         devices = json.loads(place.ctl("devices", "--json").stdout)["devices"]
         table = place.ctl("devices").stdout
-    assert {"pulse", "default"} <= {device["name"] for device in devices}
-    assert sum(device["default"] for device in devices) == 1
-    assert "pulse" in table
+    found = {device["id"]: device for device in devices if device["host_api"] == "PulseAudio"}
+    assert set(found) == {"mic", "room.monitor", "call.monitor"}
+    assert [one["id"] for one in devices if one["default"]] == ["mic"]
+    assert [one["id"] for one in found.values() if one["monitor"]] == [
+        "room.monitor",
+        "call.monitor",
+    ]
+    assert sum(one["played"] for one in devices) == 1
+    assert "* Remapped Monitor of Null Output" in table
 
 
 @pytest.mark.parametrize(

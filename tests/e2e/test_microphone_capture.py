@@ -17,6 +17,7 @@ import numpy
 import pytest
 import soundfile
 
+from ambientd import clock
 from ambientd.audio import wav
 from ambientd.units import SILENCE_DBFS
 from tests import pulse
@@ -70,7 +71,8 @@ class Capture:
         self.order("open", source=SOURCE, wait=False)
         assert self.wait_for("open")["rate_hz"] == RATE_HZ
         target = {"folder": str(folder), "track": "room", "spool": True, "floor_bytes": 0}
-        self.order("begin", **target, resume=None)
+        since = {"frames": 0, "at_ns": clock.boot_ns(), "reason": "late_start"}
+        self.order("begin", **target, create=True, since=since)
         self.wait_for("begun")
 
     def end(self) -> None:
@@ -188,7 +190,7 @@ def test_a_killed_capture_leaves_a_recording_that_can_be_mended(
     path = tmp_path / "room.native.wav"
     # What was said to be written is in the file; its header may be a second behind.
     assert soundfile.info(path).frames >= said["frames"] - RATE_HZ * 3 // 2
-    frames = wav.repair(path)
+    frames = wav.repair(path).frames
     assert frames >= said["frames"]
     assert soundfile.info(path).frames == frames
     assert (tmp_path / "room.live.pcm").stat().st_size >= said["spool_frames"] * 2

@@ -190,7 +190,7 @@ def test_what_memory_does_not_hold_is_a_gap_of_the_full_disk(
         session = at.ctl("record").stdout.strip()
         running.wait_until(lambda: captured_ms(at) > 5000)
         disk.fill()
-        running.wait_until(lambda: at.status()["session"]["lost_frames"] > 24_000)
+        running.wait_until(lambda: at.track()["lost_frames"] > 24_000)
         disk.make_room()
         wait_until_done(at, session)
         written = recorded(at, session)
@@ -416,7 +416,7 @@ def test_a_log_that_is_replaced_costs_the_text_and_neither_the_audio_nor_what_it
         said = at.status()["session"]
         stopped = at.ctl("stop", "--wait", check=False)
     assert said["worker"]["problem"] == "cannot write raw.jsonl: it was removed"
-    assert said["input"] == "ok"
+    assert said["tracks"]["room"]["input"] == "ok"
     assert stopped.returncode == 1
     assert "cannot write raw.jsonl: it was removed" in stopped.stderr
     assert stranger.read_text() == "not ours"

@@ -86,9 +86,8 @@ def test_a_hundred_clients_and_a_flood_cost_a_recording_neither_a_frame_nor_a_tu
         try:
             clients = [pool.submit(follow, at, session, one, ended) for one in range(CLIENTS)]
             lost = 0
-            while at.status()["session"] is not None:
-                told = at.status()["session"]
-                lost = lost if told is None else max(lost, told["lost_frames"])
+            while (told := at.status()["session"]) is not None:
+                lost = max(lost, told["tracks"]["room"]["lost_frames"])
             read = [client.result(240) for client in clients]
         finally:
             ended.set()

@@ -67,9 +67,10 @@ class Session:
         self.wait_for_audio()
 
     def status(self) -> dict[str, Any]:
-        session: dict[str, Any] = self._place.status()["session"]
-        assert session is not None, self._place.status()["why"]
-        return session
+        status = self._place.status()
+        assert status["session"] is not None, status["why"]
+        track: dict[str, Any] = status["session"]["tracks"]["room"]
+        return track
 
     def wait_for_audio(self) -> None:
         """Wait until half a second more is on disk."""
