@@ -5,7 +5,7 @@ The child's side is ``ambientd.audio.capture``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 import anyio
@@ -113,6 +113,32 @@ class Capture:
         await self._process.send("open", source=source, wait=True)
         return _opened(await self._expect("open", take_waiting))
 
+    async def listen(self, ear_fd: int) -> None:
+        """Have it keep two seconds in memory, and hand what it hears to a voice detector.
+
+        Args:
+            ear_fd: the pipe to that, one of the ``pass_fds``.
+        """
+        await self._process.send("listen", fd=ear_fd)
+
+    async def hold(self, opened: Opened) -> Opened:
+        """Have it keep what it has: the head of the files to come.
+
+        Args:
+            opened: what it opened.
+
+        Returns:
+            The same, as of the first frame that was kept.
+
+        Raises:
+            CaptureError: it is gone.
+        """
+        await self._process.send("hold")
+        with anyio.move_on_after(OPEN_TIMEOUT_S):
+            held = await self._expect("held")
+            return opened._replace(wall_ns=held["wall_ns"], boot_ns=held["boot_ns"])
+        raise CaptureError("the microphone does not answer")
+
     async def begin(
         self, target: Target, since: Since, *, create: bool, take: Take | None = None
     ) -> int:
@@ -160,14 +186,17 @@ class Capture:
         raise CaptureError("the capture process ended unexpectedly")
 
 
-async def start() -> Capture:
+async def start(*, pass_fds: Sequence[int] = ()) -> Capture:
     """Start a capture child.
+
+    Args:
+        pass_fds: descriptors that it gets, for ``Capture.listen``.
 
     Raises:
         CaptureError: it cannot be started.
     """
     try:
-        return Capture(await child.start(MODULE))
+        return Capture(await child.start(MODULE, pass_fds=pass_fds))
     except OSError as error:
         raise CaptureError(f"the capture process cannot be started: {error}") from None
 

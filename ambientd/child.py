@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from subprocess import PIPE
 from typing import Any
 
@@ -93,8 +93,13 @@ ONE_THREAD_EACH = {"OPENBLAS_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
 twice the processor time and not a millisecond less (docs/developing/measurements.md)."""
 
 
-async def start(module: str, *arguments: str) -> Child:
+async def start(module: str, *arguments: str, pass_fds: Sequence[int] = ()) -> Child:
     """Start ``python -m module`` with pipes.
+
+    Args:
+        module: what it runs.
+        arguments: its command line.
+        pass_fds: descriptors that it gets besides, under the same numbers.
 
     Raises:
         OSError: the process cannot be started.
@@ -106,5 +111,6 @@ async def start(module: str, *arguments: str) -> Child:
         stderr=None,
         env={**ONE_THREAD_EACH, **os.environ},
         start_new_session=True,
+        pass_fds=pass_fds,
     )
     return Child(process)

@@ -6,6 +6,7 @@ cannot reach them.
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 from typing import Any
@@ -18,6 +19,7 @@ from ambientd.errors import CaptureError, ModelError
 from ambientd.recording import Recording
 from ambientd.rpc.service import ControlMethod
 from ambientd.store import layout
+from ambientd.store.session import now
 
 MAX_NAME_CHARS = 200
 MAX_SECONDS = 7 * 24 * 3600
@@ -34,6 +36,8 @@ def methods(daemon: Daemon) -> dict[str, ControlMethod]:
         "ambient/status": ControlMethod(control.status),
         "ambient/record": ControlMethod(control.record, waits=True),
         "ambient/stop": ControlMethod(control.stop, waits=True),
+        "ambient/arm": ControlMethod(control.arm, waits=True),
+        "ambient/disarm": ControlMethod(control.disarm, waits=True),
         "ambient/pause": ControlMethod(control.pause),
         "ambient/resume": ControlMethod(control.resume),
         "ambient/mute": ControlMethod(control.mute),
@@ -100,6 +104,45 @@ class Control:
             "id": recording.session.id,
             "done": recording.done.is_set() and not recording.problem,
             "problem": problem or recording.problem,
+        }
+
+    async def arm(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Give standing consent: ``{until}``, a time with its offset or null, to ``{consent}``.
+
+        Null is until somebody disarms it. Without ``until`` it is refused: nobody shall be heard
+        for longer than was meant.
+        """
+        if "until" not in params:
+            raise _invalid("`until` must be a time, or null for until it is disarmed")
+        text = _optional(params, "until", str)
+        until = None
+        if text is not None:
+            try:
+                until = datetime.datetime.fromisoformat(text)
+            except ValueError:
+                raise _invalid("`until` is no time") from None
+            if until.tzinfo is None:
+                raise _invalid("`until` must have an offset")
+            if until <= now():
+                raise _invalid("`until` has passed")
+        given = await self._daemon.arm(until)
+        return {"consent": given.as_json()}
+
+    async def disarm(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Withdraw it: ``{}`` to ``{id, open}``.
+
+        ``id`` is the session that ended with it, ``open`` one that goes on because somebody asked
+        for it with `record`; null for none.
+        """
+        daemon = self._daemon
+        ended = await daemon.disarm("it was disarmed")
+        if ended is not None:
+            with anyio.move_on_after(STOP_TIMEOUT_S):
+                await ended.closed.wait()
+        going_on = daemon.listening if ended is None else None
+        return {
+            "id": None if ended is None else ended.session.id,
+            "open": None if going_on is None else going_on.session.id,
         }
 
     async def pause(self, params: dict[str, Any]) -> dict[str, Any]:

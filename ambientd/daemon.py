@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,23 +14,34 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from ambientd import consent, logs, paths, wire
+from ambientd import clock, consent, finishing, inputs, logs, paths, standing, wire
+from ambientd.arming import Arming
 from ambientd.consent import Consent, Phase
 from ambientd.errors import AmbientError, RefusedError, cause
 from ambientd.guards import Limits
-from ambientd.inputs import Source
-from ambientd.recording import Recording, Wanted, open_recording
+from ambientd.inputs import OpenInput, Source
+from ambientd.recording import Recording, Wanted, begin_recording, open_recording
 from ambientd.recovery import Recovery
 from ambientd.rpc import listener
 from ambientd.rpc.service import ControlMethod, Service
 from ambientd.settings import Settings
 from ambientd.speech import models
+from ambientd.standby import Standby
 from ambientd.storage import Storage
 from ambientd.store.layout import CALL, ROOM
 from ambientd.store.session import now, user_name
 from ambientd.units import MB_BYTES
 
 LAST_ANSWERS_S = 0.05
+
+EXPIRY_LOOK_S = 30.0
+"""Between two looks at whether a consent has ended: timers stand still while the machine sleeps."""
+
+STOPPED = "stopped"
+"""The code of a start that was given up."""
+
+START_AGAIN_S = 10.0
+"""After a session could not begin by itself: a disk without room must not be asked in a loop."""
 
 DRAIN_S = 15.0
 """How long a stop may take to publish what was said; the rest is done at the next start."""
@@ -57,6 +70,7 @@ class Daemon:
         settings: the effective settings.
         root: the sessions folder.
         socket_path: where it listens; empty until it does.
+        arming: what listens while it is armed and nobody speaks.
         service: what answers requests, once it does.
         state: whether anybody may be heard, and who allowed it.
         recordings: the session being recorded and those whose text is not complete yet.
@@ -78,9 +92,11 @@ class Daemon:
         self.started_s = 0.0
         self.last_ended = ""
         self.service: Service | None = None
+        self.arming = Arming(self._stand_by, self._begin_by_itself)
         self._sources = sources
         self._tasks: anyio.abc.TaskGroup | None = None
         self._start = anyio.CancelScope()
+        self._standing_changed = anyio.Event()
         self._stopping = anyio.Event()
         self._draining = anyio.CancelScope()
 
@@ -104,6 +120,9 @@ class Daemon:
                 async with anyio.create_task_group() as self._tasks:
                     self._tasks.start_soon(listener.serve, bound, service)
                     self._tasks.start_soon(self.recovery.run, self.root)
+                    self._tasks.start_soon(self.arming.run)
+                    self._tasks.start_soon(self._expire)
+                    await self._rearm()
                     logs.event("daemon.ready", pid=os.getpid(), socket=self.socket_path)
                     await self._stopping.wait()
                     await self._drain()
@@ -132,11 +151,12 @@ class Daemon:
         self.recovery.pause()
         try:
             with self._start as scope:
-                recording = await self._open(wish, allowed)
+                await self.arming.leave()
+                recording = await open_recording(self.root, await self._wanted(wish, allowed))
             if scope.cancelled_caught:
-                raise RefusedError("it was stopped while it started", code="stopped")
+                raise RefusedError("it was stopped while it started", code=STOPPED)
         except BaseException as error:
-            self.state = consent.ended(self.state)
+            self._session_ended()
             self._let_recovery_work()
             if isinstance(error, AmbientError):
                 self.last_ended = f"it could not start: {error}"
@@ -145,10 +165,128 @@ class Daemon:
             raise
         finally:
             self._start = anyio.CancelScope()
+        self._take(recording)
+        return recording
+
+    async def arm(self, until: datetime.datetime | None) -> Consent:
+        """Give standing consent: sessions begin by themselves when somebody speaks.
+
+        Args:
+            until: when it ends; None when somebody says ``disarm``.
+
+        Raises:
+            RefusedError: the daemon is stopping.
+            AmbientError: the model cannot be used.
+        """
+        if self._stopping.is_set():
+            raise RefusedError("the daemon is stopping", code="stopping")
+        # What would go wrong when somebody speaks shall go wrong now.
+        await self.storage.check()
+        await self.worker_config()
+        given = Consent(consent.ARMED, user_name(), now(), until)
+        self._set_standing(given)
+        await finishing.apart(standing.remember, self.root, given)
+        return given
+
+    async def disarm(self, why: str) -> Recording | None:
+        """Withdraw standing consent; returns when nothing stands by any more.
+
+        Args:
+            why: for people.
+
+        Returns:
+            The session that ends with it; None if none does.
+
+        Raises:
+            RefusedError: it is not armed.
+        """
+        before = self.state.phase
+        self.state = consent.disarm(self.state)
+        self.last_ended = why
+        logs.event("consent.ended", why=why)
+        await self.arming.leave()
+        await finishing.apart(standing.forget, self.root)
+        if self.state.phase is Phase.CLOSING and before is not Phase.CLOSING:
+            if (recording := self.listening) is not None:
+                recording.stop(why)
+                return recording
+            self._start.cancel()
+        return None
+
+    def _set_standing(self, given: Consent) -> None:
+        self.state = consent.arm(self.state, given)
+        self._standing_changed.set()
+        until = None if given.until is None else given.until.isoformat(timespec="seconds")
+        logs.event("consent.given", basis=given.basis, by=given.by, until=until)
+        if self.state.phase is Phase.ARMED:
+            self.arming.enter()
+
+    async def _rearm(self) -> None:
+        """Go on under the consent that a daemon before this one had when it died."""
+        after_reboot = self.settings.text("armed.after_reboot") == "on"
+        look = partial(standing.recall, self.root, now(), after_reboot=after_reboot)
+        given = await finishing.apart(look)
+        if given is not None:
+            self._set_standing(given)
+
+    async def _expire(self) -> None:
+        """End standing consent when its time is over, by the clock that is ahead."""
+        while True:
+            self._standing_changed = anyio.Event()
+            given = self.state.standing
+            if given is None or given.until is None:
+                await self._standing_changed.wait()
+                continue
+            left_s = (given.until - now()).total_seconds()
+            deadline_ns = clock.boot_ns() + int(left_s * 1e9)
+            while self.state.standing is given:
+                left_s = min(left_s, (given.until - now()).total_seconds())
+                left_s = min(left_s, (deadline_ns - clock.boot_ns()) / 1e9)
+                if left_s <= 0:
+                    await self.disarm("the consent to listen ended")
+                    break
+                with anyio.move_on_after(min(left_s, EXPIRY_LOOK_S)):
+                    await self._standing_changed.wait()
+
+    def _stand_by(self) -> Standby:
+        return Standby(self._wanted_sources(None), self._vad())
+
+    async def _begin_by_itself(self, opened: Mapping[str, OpenInput]) -> None:
+        """Begin a session, because somebody spoke while it was armed."""
+        given = self.state.standing
+        if given is None or self._stopping.is_set():
+            await inputs.close_all(opened)
+            return
+        self.state = consent.start(self.state, given)
+        self.recovery.pause()
+        try:
+            with self._start as scope:
+                recording = await begin_recording(
+                    self.root, await self._wanted(Wish(), given), opened
+                )
+            if scope.cancelled_caught:
+                raise RefusedError("it was stopped while it started", code=STOPPED)
+        except AmbientError as error:
+            self.last_ended = f"it could not start: {error}"
+            logs.event("record.failed", level=logging.ERROR, code=error.code, reason=error.message)
+            await inputs.close_all(opened)
+            self._let_recovery_work()
+            self.state = consent.ended(self.state)
+            if error.code != STOPPED:
+                await anyio.sleep(START_AGAIN_S)
+            if self.state.phase is Phase.ARMED:
+                self.arming.enter()
+            return
+        finally:
+            self._start = anyio.CancelScope()
+        self._take(recording)
+
+    def _take(self, recording: Recording) -> None:
+        if self._tasks is None:
+            raise AssertionError("the daemon does not run")
         self.state = consent.started(self.state, recording.session.id)
         self.recordings.append(recording)
         self._tasks.start_soon(self._own, recording)
-        return recording
 
     def stop_session(self) -> Recording | None:
         """End the open session, or give up its start; returns at once.
@@ -217,26 +355,32 @@ class Daemon:
             )
         return recording
 
-    async def _open(self, wish: Wish, allowed: Consent) -> Recording:
+    async def _wanted(self, wish: Wish, allowed: Consent) -> Wanted:
         await self.storage.check()
-        config = await self.worker_config() if wish.transcribe else None
-        sources = {ROOM: self._sources[ROOM]}
-        if (wish.call is None and self._records_calls()) or wish.call:
-            sources[CALL] = self._sources[CALL]
-        wanted = Wanted(
-            sources=sources,
+        by_itself = allowed.basis == consent.ARMED
+        silence = "armed.silence_minutes" if by_itself else "session.silence_minutes"
+        until_s = None
+        if by_itself and allowed.until is not None:
+            until_s = (allowed.until - now()).total_seconds()
+        return Wanted(
+            sources=self._wanted_sources(wish.call),
             name=wish.name,
             consent=allowed,
             limits=Limits(
                 asked_s=wish.seconds,
                 max_s=self.settings.number("session.max_minutes") * 60,
-                silence_s=self.settings.number("session.silence_minutes") * 60 or None,
+                silence_s=self.settings.number(silence) * 60 or None,
+                consent_s=until_s,
             ),
             model=self.settings.text("speech.model") if wish.transcribe else None,
-            worker_config=config,
+            worker_config=await self.worker_config() if wish.transcribe else None,
             floor_bytes=self.storage.floor_bytes,
         )
-        return await open_recording(self.root, wanted)
+
+    def _wanted_sources(self, call: bool | None) -> dict[str, Source]:
+        if call is None:
+            call = self.settings.text("capture.call") != "off"
+        return {track: self._sources[track] for track in ([ROOM, CALL] if call else [ROOM])}
 
     @property
     def listening(self) -> Recording | None:
@@ -260,22 +404,25 @@ class Daemon:
             "beam_size": settings.integer("speech.beam_size"),
             "early_decode": settings.text("speech.early_decode") == "on",
             "unload_after_s": settings.integer("speech.unload_after_s"),
-            "vad": {
-                "on": settings.number("speech.vad_on"),
-                "off": settings.number("speech.vad_off"),
-                "min_speech_ms": settings.integer("speech.min_speech_ms"),
-                "end_silence_ms": settings.integer("speech.end_silence_ms"),
-                "pad_before_ms": settings.integer("speech.pad_before_ms"),
-                "pad_after_ms": settings.integer("speech.pad_after_ms"),
-                "max_turn_ms": settings.integer("speech.max_turn_ms"),
-            },
+            "vad": self._vad(),
         }
 
-    def _records_calls(self) -> bool:
-        return self.settings.text("capture.call") != "off"
+    def _vad(self) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "on": settings.number("speech.vad_on"),
+            "off": settings.number("speech.vad_off"),
+            "min_speech_ms": settings.integer("speech.min_speech_ms"),
+            "end_silence_ms": settings.integer("speech.end_silence_ms"),
+            "pad_before_ms": settings.integer("speech.pad_before_ms"),
+            "pad_after_ms": settings.integer("speech.pad_after_ms"),
+            "max_turn_ms": settings.integer("speech.max_turn_ms"),
+        }
 
     def _session_ended(self) -> None:
         self.state = consent.ended(self.state)
+        if self.state.phase is Phase.ARMED and not self._stopping.is_set():
+            self.arming.enter()
 
     async def _own(self, recording: Recording) -> None:
         """Run a recording to its end; its failure is not the daemon's."""
@@ -301,6 +448,9 @@ class Daemon:
     async def _drain(self) -> None:
         with self._draining as scope:
             scope.deadline = anyio.current_time() + DRAIN_S
+            # A person who stops the daemon does not want it to listen when it is back.
+            await self.arming.leave()
+            await finishing.apart(standing.forget, self.root)
             if (open_now := self.listening) is not None:
                 self.state = consent.stop(self.state)
                 open_now.stop("the daemon was stopped")

@@ -68,7 +68,20 @@ async def open_recording(root: Path, wanted: Wanted) -> Recording:
     Raises:
         AmbientError: it could not be started; nothing was created.
     """
-    opened = await inputs.open_all(wanted.sources, must=ROOM)
+    return await begin_recording(root, wanted, await inputs.open_all(wanted.sources, must=ROOM))
+
+
+async def begin_recording(root: Path, wanted: Wanted, opened: Mapping[str, OpenInput]) -> Recording:
+    """Create a session for inputs that are open; the caller runs the result.
+
+    Args:
+        root: the sessions folder.
+        wanted: what is to be recorded.
+        opened: what is open by track, one at least. Other inputs are waited for.
+
+    Raises:
+        AmbientError: it could not be started; the inputs are closed, and nothing was created.
+    """
     session = None
     try:
         first = min((one.opened for one in opened.values()), key=lambda one: one.boot_ns)

@@ -40,6 +40,8 @@ async def status(daemon: Daemon, *, partials: bool) -> dict[str, Any]:
         "state": daemon.state.phase.value,
         "listening": open_now is not None,
         "why": _why(daemon, open_now),
+        "consent": None if daemon.state.standing is None else daemon.state.standing.as_json(),
+        "standby": _standby(daemon),
         "session": session,
         "finishing": [_session(one, now_s) for one in daemon.recordings if one.closed.is_set()],
         "recovering": _recovery(daemon),
@@ -53,6 +55,8 @@ def _why(daemon: Daemon, open_now: Recording | None) -> str:
     if open_now is not None:
         given = open_now.session.meta["consent"]
         return f"ambientctl {given['basis']}, by {given['by']}"
+    if (standing := daemon.state.standing) is not None:
+        return f"ambientctl arm, by {standing.by}; a session begins when somebody speaks"
     if daemon.recordings:
         return daemon.recordings[-1].ending
     if daemon.last_ended:
@@ -61,6 +65,22 @@ def _why(daemon: Daemon, open_now: Recording | None) -> str:
         ids = ", ".join(daemon.recovery.interrupted)
         return f"listening stopped when the daemon was killed; recovered {ids}"
     return "nobody has asked it to listen: ambientctl record"
+
+
+def _standby(daemon: Daemon) -> dict[str, Any] | None:
+    standby = daemon.arming.standby
+    if standby is None:
+        return None
+    return {
+        name: {
+            "device": track.known.device or None,
+            "input": track.state,
+            "level_dbfs": track.level_dbfs,
+            "peak_dbfs": track.peak_dbfs,
+            "warning": track.problem,
+        }
+        for name, track in standby.tracks.items()
+    }
 
 
 def _session(recording: Recording, now_s: float) -> dict[str, Any]:

@@ -117,6 +117,13 @@ SETTINGS: tuple[Setting, ...] = (
         high=10_080,
     ),
     Setting(
+        "armed.after_reboot",
+        str,
+        "off",
+        "Whether standing consent holds when the machine was restarted.",
+        choices=("on", "off"),
+    ),
+    Setting(
         "speech.model",
         str,
         "tiny.en",

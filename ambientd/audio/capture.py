@@ -7,8 +7,11 @@ closes it finishes its files and exits: a daemon that dies loses no audio.
 A track may be recorded by several capture children, one after another: each goes on where the last
 one left the files. What lies between is a gap.
 
-Orders: ``open``, ``begin``, ``stop``. Events: ``waiting``, ``open`` or ``fault``, ``begun``,
-``progress``, ``gap``, ``overflow``, ``input``, ``disk``, ``must_end``, ``ended``, ``closed``.
+Before it records it may listen: then two seconds are in memory, and nothing is in a file.
+
+Orders: ``open``, ``listen``, ``hold``, ``begin``, ``stop``. Events: ``waiting``, ``open`` or
+``fault``, ``level``, ``held``, ``begun``, ``progress``, ``gap``, ``overflow``, ``input``, ``disk``,
+``must_end``, ``ended``, ``closed``.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ambientd.audio.ground import Ground
+from ambientd.audio.preroll import Preroll
 from ambientd.audio.source import Instant, Source
 from ambientd.audio.track_files import TrackFiles
 from ambientd.audio.writer import Writer
@@ -56,6 +60,8 @@ def main() -> int:
 def _obey(pipe: ParentPipe) -> None:
     source: Source | None = None
     opened: Instant | None = None
+    preroll: Preroll | None = None
+    delivers = False
     writer: Writer | None = None
     try:
         for order in pipe.orders():
@@ -70,11 +76,28 @@ def _obey(pipe: ParentPipe) -> None:
                     rate_hz=source.rate_hz,
                     **opened._asdict(),
                 )
+            elif order["order"] == "listen" and source is not None:
+                source.begin(0)
+                delivers = True
+                preroll = Preroll(source, pipe.send, order["fd"])
+                preroll.start()
+            elif order["order"] == "hold" and preroll is not None:
+                opened, preroll = preroll.stop(), None
+                pipe.send("held", **opened._asdict())
             elif order["order"] == "begin" and source is not None and opened is not None:
-                writer = _begin(pipe, source, opened, order)
+                files, ground = _open_files(pipe, source, order)
+                _leave_gap(pipe, files, opened, order["since"])
+                if not delivers:
+                    source.begin(files.start_frames)
+                writer = Writer(source, files, pipe.send)
+                writer.start()
+                ground.start()
+                pipe.send("begun", rate_hz=files.rate_hz)
             elif order["order"] == "stop":
                 break
     finally:
+        if preroll is not None:
+            preroll.stop()
         if source is not None:
             with contextlib.suppress(CaptureError):
                 source.close()
@@ -112,7 +135,9 @@ def make_source(wanted: dict[str, Any]) -> Source:
     )
 
 
-def _begin(pipe: ParentPipe, source: Source, opened: Instant, order: dict[str, Any]) -> Writer:
+def _open_files(
+    pipe: ParentPipe, source: Source, order: dict[str, Any]
+) -> tuple[TrackFiles, Ground]:
     folder, track = Path(order["folder"]), order["track"]
     try:
         folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -121,18 +146,11 @@ def _begin(pipe: ParentPipe, source: Source, opened: Instant, order: dict[str, A
             files = open_files(folder_fd, track, source.rate_hz, spool=order["spool"])
         finally:
             os.close(folder_fd)
-        ground = Ground(folder / native_wav(track), order["floor_bytes"], pipe.send)
+        return files, Ground(folder / native_wav(track), order["floor_bytes"], pipe.send)
     except OSError as error:
         raise CaptureError(
             f"cannot open the audio files: {error.strerror}", disk_advice(error)
         ) from error
-    _leave_gap(pipe, files, opened, order["since"])
-    writer = Writer(source, files, pipe.send)
-    source.begin(files.start_frames)
-    writer.start()
-    ground.start()
-    pipe.send("begun", rate_hz=files.rate_hz)
-    return writer
 
 
 def _leave_gap(pipe: ParentPipe, files: TrackFiles, opened: Instant, since: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ is full, a block is left out and its length is kept, so that every later positio
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -32,12 +33,14 @@ class Ring:
         position_frames: frames that came in, what was left out or skipped included.
         lost_frames: frames that came in and were left out.
         full_reason: why nobody takes anything, should the ring be full; the consumer sets it.
+        origin_frames: position of the first frame that is to be recorded; the consumer sets it.
     """
 
     def __init__(self, capacity_frames: int) -> None:
         self.position_frames = 0
         self.lost_frames = 0
         self.full_reason = "overflow"
+        self.origin_frames = 0
         self._capacity_frames = capacity_frames
         self._pushed_frames = 0
         self._taken_frames = 0
@@ -83,6 +86,13 @@ class Ring:
         if isinstance(piece, bytes):
             self._taken_frames += len(piece) // 2
         return piece
+
+    def put_back(self, pieces: Iterable[bytes | Hole]) -> None:
+        """Have what was taken last be taken again, in the same order; consumer only."""
+        for piece in reversed(list(pieces)):
+            if isinstance(piece, bytes):
+                self._taken_frames -= len(piece) // 2
+            self._pieces.appendleft(piece)
 
     def is_empty(self) -> bool:
         """Tell whether there is nothing to take."""

@@ -12,11 +12,11 @@ import time
 import traceback
 from typing import Any
 
+from ambientd.audio.attention import Attention
 from ambientd.audio.disk import Disk, Send
 from ambientd.audio.level import Meter
 from ambientd.audio.ring import Hole
-from ambientd.audio.settled import Settled
-from ambientd.audio.source import BLOCK_MS, Source, State
+from ambientd.audio.source import BLOCK_MS, Source
 from ambientd.audio.sync import Syncer
 from ambientd.audio.track_files import TrackFiles
 from ambientd.units import SAMPLE_BYTES, frames_to_ms
@@ -33,20 +33,8 @@ LAST_TRIES = 4
 
 METER_MS = 300
 STATE_CHECK_S = 0.25
-LOST_LOOKS = 3
-
-INPUT_SETTLES_S = 1.0
-"""A change of the input is told when it has lasted so long: a plug changes it several times."""
 
 WRITTEN = "written"
-
-WHY_ENDED = {
-    State.ENDED: "the file has ended",
-    State.LOST: "the microphone went away",
-    State.SUSPENDED: "the microphone was suspended",
-    State.OFF_PACE: "the microphone changed its rate",
-    State.ELSEWHERE: "what should be heard is at another device now",
-}
 
 
 class Writer:
@@ -66,14 +54,11 @@ class Writer:
         self._stop = threading.Event()
         self._disk = Disk(send, self._heard_ms)
         self._syncer = Syncer(files, self._disk)
-        self._ended = False
         self._last_report_s = 0.0
         self._reported_frames = -1
         self._last_header_s = 0.0
         self._last_check_s = 0.0
-        self._overflows = 0
-        self._lost_looks = 0
-        self._input = Settled(source.input(), INPUT_SETTLES_S)
+        self._attention = Attention(source, send)
         self._thread = threading.Thread(
             target=self._write_until_stopped, name="writer", daemon=True
         )
@@ -159,7 +144,9 @@ class Writer:
     def _heard_ms(self) -> int:
         """Return the track time up to which audio came in, on disk or not."""
         files = self._files
-        came_ms = frames_to_ms(self._source.ring.position_frames, files.device_rate_hz)
+        ring = self._source.ring
+        came_frames = ring.position_frames - ring.origin_frames
+        came_ms = frames_to_ms(came_frames, files.device_rate_hz)
         return frames_to_ms(files.start_frames, files.rate_hz) + came_ms
 
     def _patch_header(self) -> None:
@@ -188,23 +175,9 @@ class Writer:
             self._check_source()
 
     def _check_source(self) -> None:
-        if self._source.overflows > self._overflows:
-            self._overflows = self._source.overflows
-            self._send("overflow", at_ms=self._files.queued_ms)
-        if (changed := self._input.see(self._source.input(), time.monotonic())) is not None:
-            self._send("input", at_ms=self._files.queued_ms, **changed._asdict())
-        state = self._source.state()
-        # Again: if this process was stopped for a while, the next block is on its way.
-        is_silent = state in (State.LOST, State.SUSPENDED, State.ELSEWHERE)
-        self._lost_looks = self._lost_looks + 1 if is_silent else 0
-        if state is State.ALIVE or self._ended or 0 < self._lost_looks < LOST_LOOKS:
-            return
-        if self._disk.refusal(WRITTEN):
-            return  # what is in memory can wait for the disk, but not through a close
-        if state is State.ENDED and not self._source.ring.is_empty():
-            return
-        self._ended = True
-        self._send("ended", reason=state.value, message=WHY_ENDED[state])
+        # What is in memory can wait for the disk, but not through a close.
+        may_end = not self._disk.refusal(WRITTEN)
+        self._attention.look(self._files.queued_ms, may_end=may_end)
 
     def _counts(self) -> dict[str, Any]:
         zero_frames = self._meter.zero_frames if self._source.is_microphone else 0
@@ -221,5 +194,6 @@ class Writer:
         files = self._files
         written_frames = (files.frames - files.start_frames) * files.device_rate_hz // files.rate_hz
         anchor = self._source.anchor
-        behind_frames = anchor.position_frames - written_frames
+        heard_frames = anchor.position_frames - self._source.ring.origin_frames
+        behind_frames = heard_frames - written_frames
         return anchor.boot_ns - behind_frames * 1_000_000_000 // files.device_rate_hz

@@ -97,6 +97,15 @@ class Segmenter:
         speech = self._speech
         return None if speech is None else Turn(speech.turn_ms, self._position_ms)
 
+    @property
+    def is_speech(self) -> bool:
+        """Whether a turn is open that is long enough to be one."""
+        speech = self._speech
+        if speech is None:
+            return False
+        voiced_end_ms = self._position_ms if speech.silent_ms is None else speech.silent_ms
+        return voiced_end_ms - speech.voiced_ms >= self._rules.min_speech_ms
+
     def closing(self) -> tuple[Turn, int] | None:
         """Return the turn that will have ended if the present silence lasts, and its length so far.
 

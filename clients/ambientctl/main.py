@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from ambientctl import show
+from ambientctl import show, times
 from ambientctl.call import DaemonFault, NoDaemonError, call
 from ambientd import __version__, descriptors, wire
 
@@ -90,6 +90,32 @@ def _parser() -> argparse.ArgumentParser:
     stop = verbs.add_parser("stop", help="stop listening; returns when the microphone is closed")
     stop.add_argument("--wait", action="store_true", help="return when the transcript is done")
     stop.set_defaults(run=_stop)
+    arm = verbs.add_parser(
+        "arm",
+        help="listen without recording; a session starts by itself when somebody speaks",
+        description="Gives standing consent: the microphone is open, two seconds of it are kept in "
+        "memory, and a session starts by itself when somebody speaks. It ends when nobody has "
+        "spoken for a while; then the microphone stays open for the next one.",
+    )
+    until = arm.add_mutually_exclusive_group()
+    until.add_argument(
+        "--for",
+        dest="length",
+        type=times.length,
+        metavar="LENGTH",
+        help=f"for so long, such as 90m or 2h (default: {times.DEFAULT_TEXT})",
+    )
+    until.add_argument(
+        "--until", type=times.next_at, metavar="HH:MM", help="until this time, today or tomorrow"
+    )
+    until.add_argument(
+        "--until-disarm", action="store_true", help="until ambientctl disarm, or the next restart"
+    )
+    arm.set_defaults(run=_arm)
+    disarm = verbs.add_parser(
+        "disarm", help="close the microphone and end the session that began by itself"
+    )
+    disarm.set_defaults(run=_disarm)
     pause = verbs.add_parser("pause", help="close the microphone for a while; the session goes on")
     pause.set_defaults(run=_tell, method="ambient/pause")
     resume = verbs.add_parser("resume", help="open it again")
@@ -106,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     devices = verbs.add_parser("devices", help="list the input devices; * is the default")
     devices.set_defaults(run=_devices)
-    for verb in (status, record, stop, pause, resume, mute, unmute, devices):
+    for verb in (status, record, stop, arm, disarm, pause, resume, mute, unmute, devices):
         verb.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
 
@@ -148,6 +174,29 @@ def _stop(arguments: argparse.Namespace) -> str:
         hint = "see ambientctl status and the daemon's log"
         raise DaemonFault({"message": answer["problem"], "data": {"hint": hint}})
     return _json(answer) if arguments.json else f"{answer['id'] or 'the start was given up'}\n"
+
+
+def _arm(arguments: argparse.Namespace) -> str:
+    until = None
+    if not arguments.until_disarm:
+        until = arguments.until or times.after(arguments.length or times.DEFAULT)
+    text = None if until is None else until.isoformat(timespec="seconds")
+    answer = call("ambient/arm", {"until": text}, OPEN_S)
+    if arguments.json:
+        return _json(answer)
+    return f"armed {times.until(answer['consent']['until'])}\n"
+
+
+def _disarm(arguments: argparse.Namespace) -> str:
+    answer = call("ambient/disarm", {}, OPEN_S)
+    if arguments.json:
+        return _json(answer)
+    if answer["open"] is not None:
+        sys.stderr.write(
+            f"ambientctl: session {answer['open']} goes on, because it was asked for; end it with: "
+            "ambientctl stop\n"
+        )
+    return f"{answer['id']}\n" if answer["id"] is not None else "disarmed\n"
 
 
 def _tell(arguments: argparse.Namespace) -> str:

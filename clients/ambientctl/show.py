@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ambientctl import times
 from ambientd import descriptors, units
 
 HELD = {"paused": "closed: ambientctl resume", "track_muted": "closed: ambientctl unmute"}
@@ -14,6 +15,11 @@ def status(answer: dict[str, Any]) -> str:
     """Return the page that `ambientctl status` prints."""
     session = answer["session"]
     rows = [("state", answer["state"]), ("why", answer["why"])]
+    if answer["consent"] is not None:
+        given = answer["consent"]
+        rows.append(("armed", f"by {given['by']}, {times.until(given['until'])}"))
+    for track, told in (answer["standby"] or {}).items():
+        rows += _standby_rows(track, told)
     if session is not None:
         rows += _session_rows(session, answer["disk"]["message"])
     for other in answer["finishing"]:
@@ -64,6 +70,14 @@ def _session_rows(session: dict[str, Any], said_of_disk: str) -> list[tuple[str,
         if worker["problem"]:
             rows.append(("problem", worker["problem"]))
     return rows
+
+
+def _standby_rows(track: str, told: dict[str, Any]) -> list[tuple[str, str]]:
+    if told["device"] is None:
+        return [(track, "nothing yet"), ("warning", told["warning"] or "it is being opened")]
+    level = told["level_dbfs"]
+    heard = "" if level is None else f", {level:.0f} dBFS, peak {told['peak_dbfs']:.0f}"
+    return [(track, f"{told['device']}{heard}; nothing is recorded")]
 
 
 def _track_rows(track: str, told: dict[str, Any], said_of_disk: str) -> list[tuple[str, str]]:

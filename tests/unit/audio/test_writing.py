@@ -15,7 +15,7 @@ import numpy
 import pytest
 import soundfile
 
-from ambientd.audio import respool, sync, wav, writer
+from ambientd.audio import attention, respool, sync, wav, writer
 from ambientd.audio.ring import Hole, Ring
 from ambientd.audio.source import Anchor, Input, Instant, State
 from ambientd.audio.track_files import TrackFiles
@@ -395,7 +395,7 @@ def test_a_microphone_that_is_back_at_the_next_look_was_not_lost(
     folder_fd: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "STATE_CHECK_S", 0.0)
-    source, events = Blinking(writer.LOST_LOOKS - 1), Events()
+    source, events = Blinking(attention.LOST_LOOKS - 1), Events()
     running = writer.Writer(
         source, TrackFiles.create(folder_fd, "room", RATE_HZ, spool=True), events.send
     )
