@@ -61,11 +61,13 @@ class Since(NamedTuple):
         frames: how many they held ...
         at_ns: ... when the last of them was heard, as ``clock.boot_ns``.
         reason: of the gap from there to the first frame that comes.
+        rate_hz: their rate; 0 where there are no files yet.
     """
 
     frames: int
     at_ns: int
     reason: str
+    rate_hz: int = 0
 
 
 def known(event: dict[str, Any]) -> Input:

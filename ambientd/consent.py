@@ -9,6 +9,7 @@ refused is refused here, with what to do instead.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -54,6 +55,21 @@ class Consent(NamedTuple):
         at = self.at.isoformat(timespec="milliseconds")
         return {"basis": self.basis, "by": self.by, "at": at, "until": until}
 
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Consent:
+        """Return what ``as_json`` made a record of.
+
+        Raises:
+            ValueError: it is none; so may KeyError or TypeError be.
+        """
+        until = record["until"]
+        return cls(
+            str(record["basis"]),
+            str(record["by"]),
+            datetime.datetime.fromisoformat(record["at"]),
+            None if until is None else datetime.datetime.fromisoformat(until),
+        )
+
 
 class State(NamedTuple):
     """What is allowed now.
@@ -97,6 +113,13 @@ def start(state: State, consent: Consent) -> State:
 def started(state: State, session_id: str) -> State:
     """Take note that audio arrives."""
     return state._replace(phase=Phase.RECORDING, session_id=session_id)
+
+
+def go_on(state: State, consent: Consent) -> State:
+    """Go on with a session whose daemon died, under the consent that it had."""
+    if state.phase is not Phase.DEAF:
+        raise RefusedError("something else began", "start anew", code="session_open")
+    return state._replace(phase=Phase.STARTING, session=consent)
 
 
 def stop(state: State) -> State:

@@ -14,9 +14,10 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from ambientd import clock, consent, finishing, inputs, logs, paths, standing, wire
+from ambientd import clock, consent, continuing, finishing, inputs, logs, paths, standing, wire
 from ambientd.arming import Arming
 from ambientd.consent import Consent, Phase
+from ambientd.continuing import Interrupted
 from ambientd.errors import AmbientError, RefusedError, cause
 from ambientd.guards import Limits
 from ambientd.inputs import OpenInput, Source
@@ -119,10 +120,9 @@ class Daemon:
                 self.service = service = Service(self.root, methods(self))
                 async with anyio.create_task_group() as self._tasks:
                     self._tasks.start_soon(listener.serve, bound, service)
-                    self._tasks.start_soon(self.recovery.run, self.root)
                     self._tasks.start_soon(self.arming.run)
                     self._tasks.start_soon(self._expire)
-                    await self._rearm()
+                    self._tasks.start_soon(self._take_up)
                     logs.event("daemon.ready", pid=os.getpid(), socket=self.socket_path)
                     await self._stopping.wait()
                     await self._drain()
@@ -146,7 +146,9 @@ class Daemon:
         """
         if self._stopping.is_set() or self._tasks is None:
             raise RefusedError("the daemon is stopping", code="stopping")
-        allowed = Consent(consent.RECORD, user_name(), now(), None)
+        at = now()
+        until = None if wish.seconds is None else at + datetime.timedelta(seconds=wish.seconds)
+        allowed = Consent(consent.RECORD, user_name(), at, until)
         self.state = consent.start(self.state, allowed)
         self.recovery.pause()
         try:
@@ -220,6 +222,56 @@ class Daemon:
         logs.event("consent.given", basis=given.basis, by=given.by, until=until)
         if self.state.phase is Phase.ARMED:
             self.arming.enter()
+
+    async def _take_up(self) -> None:
+        """Go on where a daemon before this one died, and finish what cannot go on."""
+        going_on = await self._continue()
+        await self._rearm()
+        await self.recovery.run(self.root, going_on=going_on)
+
+    async def _continue(self) -> str | None:
+        """Go on with the session that was being recorded a moment ago; return its id."""
+        within_s = self.settings.number("session.continue_within_s")
+        try:
+            found = await finishing.apart(continuing.find, self.root, within_s, now())
+            if found is None:
+                return None
+            self.state = consent.go_on(self.state, found.consent)
+        except (AmbientError, OSError) as error:
+            logs.event("session.not_continued", level=logging.WARNING, reason=str(error))
+            return None
+        self.recovery.pause()
+        try:
+            with self._start as scope:
+                recording = await continuing.go_on(found, await self._wanted_again(found))
+            if scope.cancelled_caught:
+                raise RefusedError("it was stopped while it started", code=STOPPED)
+        except AmbientError as error:
+            self._session_ended()
+            self._let_recovery_work()
+            logs.event("session.not_continued", level=logging.ERROR, reason=error.message)
+            return None
+        finally:
+            self._start = anyio.CancelScope()
+        self._take(recording)
+        if found.paused:
+            self.pause()
+        for track in found.muted & set(recording.tracks):
+            self.mute(track)
+        return found.path.name
+
+    async def _wanted_again(self, found: Interrupted) -> Wanted:
+        """Return what was wanted of a session that goes on."""
+        meta = found.meta
+        call = CALL in meta["tracks"]
+        wish = Wish(meta["name"], None, meta["model"] is not None, call)
+        wanted = await self._wanted(wish, found.consent)
+        sources = {
+            # What a person allowed to be heard in the place of a microphone is allowed again.
+            track: {**source, "allow_monitor": bool(meta["tracks"][track].get("is_monitor"))}
+            for track, source in wanted.sources.items()
+        }
+        return wanted._replace(sources=sources)
 
     async def _rearm(self) -> None:
         """Go on under the consent that a daemon before this one had when it died."""
@@ -359,9 +411,6 @@ class Daemon:
         await self.storage.check()
         by_itself = allowed.basis == consent.ARMED
         silence = "armed.silence_minutes" if by_itself else "session.silence_minutes"
-        until_s = None
-        if by_itself and allowed.until is not None:
-            until_s = (allowed.until - now()).total_seconds()
         return Wanted(
             sources=self._wanted_sources(wish.call),
             name=wish.name,
@@ -370,7 +419,7 @@ class Daemon:
                 asked_s=wish.seconds,
                 max_s=self.settings.number("session.max_minutes") * 60,
                 silence_s=self.settings.number(silence) * 60 or None,
-                consent_s=until_s,
+                until=None if wish.seconds else allowed.until,
             ),
             model=self.settings.text("speech.model") if wish.transcribe else None,
             worker_config=await self.worker_config() if wish.transcribe else None,

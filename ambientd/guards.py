@@ -6,6 +6,7 @@ last is known from its start, and told a minute before the end.
 
 from __future__ import annotations
 
+import datetime
 from typing import NamedTuple
 
 WARN_S = 60.0
@@ -22,13 +23,13 @@ class Limits(NamedTuple):
         asked_s: length that a person asked for; None if no one did.
         max_s: the longest that any session may be.
         silence_s: how long nobody need speak; None if that is no reason to end.
-        consent_s: when the consent to it ends; None if only a person ends it.
+        until: when the consent to it ends; None if only a person ends it.
     """
 
     asked_s: float | None = None
     max_s: float = float("inf")
     silence_s: float | None = None
-    consent_s: float | None = None
+    until: datetime.datetime | None = None
 
 
 class End(NamedTuple):
@@ -45,13 +46,16 @@ class End(NamedTuple):
     why: str
 
 
-def next_end(limits: Limits, elapsed_s: float, silent_s: float) -> End | None:
+def next_end(
+    limits: Limits, elapsed_s: float, silent_s: float, now: datetime.datetime
+) -> End | None:
     """Return the first end that is in sight.
 
     Args:
         limits: the session's limits.
         elapsed_s: how long it has lasted.
         silent_s: for how long nobody has spoken.
+        now: the time.
     """
     ends = []
     if limits.asked_s is not None:
@@ -62,9 +66,9 @@ def next_end(limits: Limits, elapsed_s: float, silent_s: float) -> End | None:
     if limits.silence_s is not None:
         why = f"nobody spoke for {_length(limits.silence_s)}"
         ends.append(End(limits.silence_s - silent_s, "silence", why))
-    if limits.consent_s is not None:
-        why = "the consent to listen ended"
-        ends.append(End(limits.consent_s - elapsed_s, "consent_expired", why))
+    if limits.until is not None:
+        left_s = (limits.until - now).total_seconds()
+        ends.append(End(left_s, "consent_expired", "the consent to listen ended"))
     return min(ends, default=None)
 
 

@@ -10,6 +10,7 @@ import anyio
 
 from ambientd import capture as captures
 from ambientd import logs
+from ambientd.audio.source import Input
 from ambientd.capture import Capture, Opened, Since, Target
 from ambientd.errors import CaptureError
 from ambientd.track import CLOSE_TIMEOUT_S, Begun
@@ -83,9 +84,12 @@ async def close_all(opened: Mapping[str, OpenInput]) -> None:
         await one.capture.end(CLOSE_TIMEOUT_S)
 
 
-def describe(device: str | None, rate_hz: int | None) -> dict[str, Any]:
+def describe(known: Input | None, rate_hz: int | None) -> dict[str, Any]:
     """Return what session.json says of a track; None for what is not known yet."""
-    return {"device": device, "rate_hz": rate_hz, "channels": 1}
+    if known is None:
+        return {"device": None, "rate_hz": None, "channels": 1}
+    monitor = {"is_monitor": True} if known.is_monitor else {}
+    return {"device": known.device, "rate_hz": rate_hz, "channels": 1, **monitor}
 
 
 async def _open(source: Source) -> OpenInput:

@@ -24,7 +24,7 @@ from ambientd.inputs import OpenInput, Source
 from ambientd.speech.supervisor import Span, Track, Transcriber
 from ambientd.store import layout
 from ambientd.store.layout import ROOM
-from ambientd.store.session import Session, create
+from ambientd.store.session import Session, create, now
 from ambientd.track import LATE_START, PAUSED, TRACK_MUTED, Begun, TrackRecorder
 
 LOOK_S = 1.0
@@ -105,13 +105,17 @@ async def begin_recording(root: Path, wanted: Wanted, opened: Mapping[str, OpenI
         if session is not None:
             await finishing.promptly(CREATE_TIMEOUT_S, session.discard)
         raise
-    return Recording(session, wanted, begun, since)
+    heads = {
+        track: Head(since, Track(session.audio_path / layout.spool(track)), begun.get(track))
+        for track in wanted.sources
+    }
+    return Recording(session, wanted, heads, first.boot_ns)
 
 
 def _described(one: OpenInput | None) -> dict[str, Any]:
     if one is None:
         return inputs.describe(None, None)
-    return inputs.describe(one.opened.known.device, one.opened.rate_hz)
+    return inputs.describe(one.opened.known, one.opened.rate_hz)
 
 
 def _target(session: Session, track: str, wanted: Wanted) -> Target:
@@ -123,14 +127,28 @@ def _target(session: Session, track: str, wanted: Wanted) -> Target:
     )
 
 
+class Head(NamedTuple):
+    """Where the recording of a track begins, or goes on.
+
+    Attributes:
+        since: what its files hold, or held before ``begun``.
+        spool: what is to be transcribed of it.
+        begun: the capture child that writes it; None while its input is waited for.
+    """
+
+    since: Since
+    spool: Track
+    begun: Begun | None
+
+
 class Recording:
     """Records one session and finishes it.
 
     Args:
         session: the session to be filled.
         wanted: what is to be recorded.
-        begun: the capture children that write it, by track. Other inputs are waited for.
-        since: what the tracks' files held before.
+        heads: where each track begins.
+        start_ns: track time 0, as ``clock.boot_ns``.
 
     Attributes:
         session: the session being filled.
@@ -147,7 +165,7 @@ class Recording:
     """
 
     def __init__(
-        self, session: Session, wanted: Wanted, begun: Mapping[str, Begun], since: Since
+        self, session: Session, wanted: Wanted, heads: Mapping[str, Head], start_ns: int
     ) -> None:
         self.session = session
         self.transcriber: Transcriber | None = None
@@ -160,19 +178,17 @@ class Recording:
         self.closed = anyio.Event()
         self.done = anyio.Event()
         self._limits = wanted.limits
-        self._started_ns = since.at_ns
+        self._started_ns = start_ns
         self._notes: anyio.abc.TaskGroup | None = None
         if wanted.worker_config is not None:
-            spools = {
-                track: Track(session.audio_path / layout.spool(track)) for track in wanted.sources
-            }
+            spools = {track: head.spool for track, head in heads.items()}
             self.transcriber = Transcriber(wanted.worker_config, spools, self._publish, self._skip)
         self.tracks = {
             track: TrackRecorder(
                 _target(session, track, wanted),
                 source,
-                begun.get(track),
-                since,
+                heads[track].begun,
+                heads[track].since,
                 self.transcriber,
                 partial(self._note, track),
             )
@@ -306,7 +322,7 @@ class Recording:
         is_announced = False
         while True:
             silent_ms = 0 if self.transcriber is None else self.transcriber.silent_ms
-            self.end = guards.next_end(self._limits, self.elapsed_s, silent_ms / 1000)
+            self.end = guards.next_end(self._limits, self.elapsed_s, silent_ms / 1000, now())
             if self.end is None:
                 return
             fields = {"start_ms": self.captured_ms, "reason": self.end.kind}
@@ -330,7 +346,7 @@ class Recording:
     async def _describe_later(self, name: str, track: TrackRecorder) -> None:
         """Write down what is recorded on a track whose input was not there at the start."""
         await track.has_file.wait()
-        self.session.meta["tracks"][name] = inputs.describe(track.known.device, track.rate_hz)
+        self.session.meta["tracks"][name] = inputs.describe(track.known, track.rate_hz)
         await finishing.insist(self.session.save)
 
     def _note(self, track: str, kind: str, **fields: Any) -> None:

@@ -169,12 +169,18 @@ class Recovery:
         """Go on."""
         self._free.set()
 
-    async def run(self, root: Path) -> None:
-        """Finish every unfinished session."""
+    async def run(self, root: Path, *, going_on: str | None) -> None:
+        """Finish every unfinished session.
+
+        Args:
+            root: the sessions folder.
+            going_on: the id of one that this daemon records again.
+        """
         try:
             await finishing.apart(remove_stillborn, root)
             await finishing.apart(unlock_done, root)
-            self.waiting = await finishing.apart(unfinished, root)
+            found = await finishing.apart(unfinished, root)
+            self.waiting = [path for path in found if path.name != going_on]
         except OSError as error:
             logs.event("recovery.failed", level=logging.ERROR, reason=error.strerror)
         # The audio first, of all of them: it is quick, and a person may want to hear it.
@@ -211,7 +217,7 @@ class Recovery:
             if not crashed and session.meta.get("ended_at") is not None:
                 continue
             audio = native if crashed else session.audio_path / layout.final_wav(track)
-            await _wait_for_capture(audio)
+            await wait_for_capture(audio)
             length = await finishing.apart(wav.repair, audio)
             lengths_ms.append(length.ms)
             await finishing.note(session, "recovered", track=track, end_ms=length.ms)
@@ -230,7 +236,9 @@ class Recovery:
         config = await self._worker_config()
         tracks = {}
         for name in await finishing.apart(_tracks, session.path):
-            tracks[name] = await _open_track(session, name)
+            recording = session.audio_path / layout.final_wav(name)
+            tracks[name] = await open_track(session, name, recording)
+            tracks[name].finished = True
 
         async def publish(turn: dict[str, Any]) -> None:
             await finishing.insist(session.publish, turn)
@@ -244,10 +252,16 @@ class Recovery:
             await finishing.complete(session, tracks)
 
 
-async def _open_track(session: Session, name: str) -> Track:
+async def open_track(session: Session, name: str, recording: Path) -> Track:
+    """Return what is left to transcribe of a track, its spool made anew.
+
+    Args:
+        session: the session.
+        name: the track's name.
+        recording: its native file.
+    """
     resume_ms = await finishing.apart(checkpoint_ms, session.path, name)
     spool = session.audio_path / layout.spool(name)
-    recording = session.audio_path / layout.final_wav(name)
     from_ms = max(0, resume_ms - WARM_MS)
     told = await finishing.apart(gaps, session.path, name)
     # Made anew from the recording, which is the truth: what a crash left of the spool may be
@@ -262,16 +276,14 @@ async def _open_track(session: Session, name: str) -> Track:
             session, "gap", track=name, start_ms=start_ms, end_ms=end_ms, reason=UNTOLD
         )
     holes = sorted(told + untold)
-    return Track(
-        spool, resume_ms=resume_ms, frames=made["spool_frames"], holes=holes, finished=True
-    )
+    return Track(spool, resume_ms=resume_ms, frames=made["spool_frames"], holes=holes)
 
 
 def checkpoint_ms(path: Path, track: str) -> int:
     """Return where transcription of a track goes on: behind its last published or skipped turn."""
     ends_ms = [record["end_ms"] for record in _records(path, layout.RAW, track)]
-    events = _records(path, layout.EVENTS, track)
-    ends_ms += [record["end_ms"] for record in events if record["kind"] == "skipped"]
+    told = _records(path, layout.EVENTS, track)
+    ends_ms += [record["end_ms"] for record in told if record["kind"] == "skipped"]
     return max(ends_ms, default=0)
 
 
@@ -298,17 +310,29 @@ def without(
             yield start, end
 
 
+def events(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a session.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    return _read(path, layout.EVENTS)
+
+
 def _records(path: Path, name: str, track: str) -> list[dict[str, Any]]:
+    return [record for record in _read(path, name) if record.get("track") == track]
+
+
+def _read(path: Path, name: str) -> list[dict[str, Any]]:
     session = open_root(str(path))
     if session is None:
         return []
     with session:
         data = session.read(name, layout.MAX_RAW_BYTES)
-    found = turns.records(data or b"", str(path / name))
-    return [record for _, record in found if record.get("track") == track]
+    return [record for _, record in turns.records(data or b"", str(path / name))]
 
 
-async def _wait_for_capture(native: Path) -> None:
+async def wait_for_capture(native: Path) -> None:
     """Wait until no capture child holds a file; one that never lets go is not waited for."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = await finishing.apart(os.open, native, flags)

@@ -109,6 +109,15 @@ SETTINGS: tuple[Setting, ...] = (
         high=10_080,
     ),
     Setting(
+        "session.continue_within_s",
+        int,
+        60,
+        "Seconds since the last audio within which a session goes on when its daemon died and is "
+        "started again; later, or with 0, it is finished.",
+        low=0,
+        high=3600,
+    ),
+    Setting(
         "armed.silence_minutes",
         float,
         10.0,

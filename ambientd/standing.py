@@ -54,12 +54,8 @@ def recall(root: Path, now: datetime.datetime, *, after_reboot: bool) -> Consent
         with os.fdopen(fd, "rb") as file:
             record = json.loads(file.read(1 << 16))
         is_same_boot = record["boot"] == clock.boot_id() != ""
-        until = None
-        if record["until"] is not None:
-            until = datetime.datetime.fromisoformat(record["until"])
-        at = datetime.datetime.fromisoformat(record["at"])
-        consent = Consent(str(record["basis"]), str(record["by"]), at, until)
-        is_over = until is not None and until <= now
+        consent = Consent.from_json(record)
+        is_over = consent.until is not None and consent.until <= now
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -143,7 +143,7 @@ class TrackRecorder:
         note: Callable[..., None],
     ) -> None:
         self.known = Input("") if begun is None else begun.opened.known
-        self.rate_hz = 0 if begun is None else begun.rate_hz
+        self.rate_hz = since.rate_hz if begun is None else begun.rate_hz
         self.progress: dict[str, Any] = {
             "frames": since.frames,
             "lost_frames": 0,
@@ -156,7 +156,8 @@ class TrackRecorder:
         self._target = target
         self._native = Path(target.folder) / layout.native_wav(target.track)
         # A session that a person began on a monitor goes on with one; no other may turn to it.
-        self._source = {**source, "allow_monitor": self.known.is_monitor}
+        allow_monitor = self.known.is_monitor or source.get("allow_monitor", False)
+        self._source = {**source, "allow_monitor": allow_monitor}
         self._capture = None if begun is None else begun.capture
         self._transcriber = transcriber
         self._note = note
@@ -173,7 +174,7 @@ class TrackRecorder:
         self._begun_s = self._last_word_s = anyio.current_time()
         self._short_lives = 0
         self._deaths = 0
-        if begun is not None:
+        if self.rate_hz:
             self.has_file.set()
 
     @property

@@ -81,6 +81,8 @@ class Place:
             "AMBIENT_CONFIG": str(folder / "config.toml"),
             # How full the disk of the tests is, is not what they test.
             "AMBIENT_CAPTURE_DISK_FLOOR_MB": "0",
+            # What a daemon leaves is finished by the next one, unless a test wants it to go on.
+            "AMBIENT_SESSION_CONTINUE_WITHIN_S": "0",
             **(extra or {}),
         }
         (folder / "config.toml").touch()

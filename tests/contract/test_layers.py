@@ -35,7 +35,7 @@ LAYERS = (
     {"track"},
     {"inputs", "standing"},
     {"recording", "recovery", "storage", "standby"},
-    {"arming"},
+    {"arming", "continuing"},
     {"daemon"},
     {"report"},
     {"control"},

@@ -19,6 +19,7 @@ LATER = ARMED._replace(until=NOW + datetime.timedelta(hours=3))
 COMMANDS: dict[str, Callable[[State], State]] = {
     "record": lambda state: consent.start(state, RECORD),
     "speech": lambda state: consent.start(state, ARMED),
+    "go on": lambda state: consent.go_on(state, RECORD),
     "arm": lambda state: consent.arm(state, LATER),
     "disarm": consent.disarm,
     "stop": consent.stop,
@@ -33,7 +34,7 @@ FACTS: dict[str, Callable[[State], State]] = {
 }
 
 ALLOWED = {
-    Phase.DEAF: {"record", "arm"},
+    Phase.DEAF: {"record", "go on", "arm"},
     Phase.ARMED: {"record", "speech", "arm", "disarm"},
     Phase.STARTING: {"arm", "stop"},
     Phase.RECORDING: {"arm", "stop", "pause", "mute"},
