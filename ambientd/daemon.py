@@ -14,7 +14,18 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from ambientd import clock, consent, continuing, finishing, inputs, logs, paths, standing, wire
+from ambientd import (
+    clock,
+    consent,
+    continuing,
+    finishing,
+    inputs,
+    logs,
+    notify,
+    paths,
+    standing,
+    wire,
+)
 from ambientd.arming import Arming
 from ambientd.consent import Consent, Phase
 from ambientd.continuing import Interrupted
@@ -73,7 +84,6 @@ class Daemon:
         socket_path: where it listens; empty until it does.
         arming: what listens while it is armed and nobody speaks.
         service: what answers requests, once it does.
-        state: whether anybody may be heard, and who allowed it.
         recordings: the session being recorded and those whose text is not complete yet.
         recovery: what an earlier daemon left behind.
         storage: the disk of the root.
@@ -85,7 +95,8 @@ class Daemon:
         self.settings = settings
         self.root = root
         self.socket_path = ""
-        self.state = consent.State()
+        self._state = consent.State()
+        self._told_phase = Phase.DEAF
         self.recordings: list[Recording] = []
         self.recovery = Recovery(self.worker_config)
         floor_bytes = settings.integer("capture.disk_floor_mb") * MB_BYTES
@@ -136,6 +147,22 @@ class Daemon:
         if self._stopping.is_set():
             self._draining.cancel()
         self._stopping.set()
+
+    @property
+    def state(self) -> consent.State:
+        """Whether anybody may be heard, and who allowed it."""
+        return self._state
+
+    @state.setter
+    def state(self, state: consent.State) -> None:
+        self._state = state
+        phase = state.phase
+        if phase not in notify.TEXTS or phase is self._told_phase:
+            return  # it is on the way to what will be told
+        self._told_phase = phase
+        logs.event("consent.phase", phase=phase.value)
+        if self._tasks is not None and self.settings.text("notifications") == "on":
+            self._tasks.start_soon(notify.tell, phase)
 
     async def record(self, wish: Wish) -> Recording:
         """Start a recording and return it once audio arrives.

@@ -70,6 +70,13 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("debug", "info", "warning", "error"),
     ),
     Setting(
+        "notifications",
+        str,
+        "on",
+        "Desktop notifications when listening starts and stops, by notify-send or osascript.",
+        choices=("on", "off"),
+    ),
+    Setting(
         "capture.device",
         str,
         None,

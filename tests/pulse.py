@@ -103,6 +103,19 @@ class Server:
             timeout=20,
         ).returncode
 
+    def streams(self) -> int:
+        """Return how many programs record at the moment."""
+        listed = subprocess.run(
+            ["pactl", "list", "short", "source-outputs"],
+            env={**os.environ, **self.environ},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        # The server's own modules have streams, too.
+        return sum("protocol-native.c" in row for row in listed.stdout.splitlines())
+
     def load(self, module: str, *arguments: str) -> str:
         """Load a module and return its index, for ``unload``."""
         done = subprocess.run(

@@ -108,6 +108,17 @@ class Place:
         told: dict[str, Any] = self.status()["session"]["tracks"][name]
         return told
 
+    def events(self, session: str, *kinds: str) -> list[dict[str, Any]]:
+        """Return a session's events of some kinds, in order."""
+        path = self.root / session / "events.jsonl"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return [one for line in text.splitlines() if (one := json.loads(line))["kind"] in kinds]
+
+    def lines(self, session: str) -> list[dict[str, Any]]:
+        """Return what raw.jsonl of a session holds."""
+        text = (self.root / session / "raw.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
 
 @contextlib.contextmanager
 def place(extra: dict[str, str] | None = None) -> Iterator[Place]:

@@ -31,7 +31,7 @@ LAYERS = (
     {"tools"},
     {"mcp"},
     {"rpc"},
-    {"finishing", "capture"},
+    {"finishing", "capture", "notify"},
     {"track"},
     {"inputs", "standing"},
     {"recording", "recovery", "storage", "standby"},

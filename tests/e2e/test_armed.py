@@ -13,7 +13,6 @@ import pytest
 import soundfile
 
 from tests import pulse, running
-from tests.e2e.test_consent import events, streams
 
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
 EAR = "ambientd.speech.ear"
@@ -56,12 +55,12 @@ def test_a_session_begins_when_somebody_speaks_and_ends_when_nobody_does(
     heard: running.Place, audio_server: pulse.Server, talk: Path
 ) -> None:
     with running.daemon(heard) as daemon:
-        idle = streams(heard)
+        idle = audio_server.streams()
         said = heard.ctl("arm", "--for", "1h").stdout
         wait_for_ear(heard, daemon)
         status = heard.status()
         assert (status["state"], status["listening"]) == ("armed", False)
-        assert streams(heard) == idle + 1
+        assert audio_server.streams() == idle + 1
         assert sessions(heard) == []
         assert not running.children(daemon.process.pid, running.WORKER)
         with running.client(heard) as client:
@@ -77,7 +76,7 @@ def test_a_session_begins_when_somebody_speaks_and_ends_when_nobody_does(
         ended = heard.ctl("disarm").stdout.strip()
         assert ended == sessions(heard)[1]
         assert heard.status()["state"] == "deaf"
-        running.wait_until(lambda: streams(heard) == idle)
+        running.wait_until(lambda: audio_server.streams() == idle)
         assert not running.children(daemon.process.pid, EAR)
         running.wait_until((heard.root / ended / "transcript.md").exists)
     assert said.startswith("armed until ")
@@ -95,9 +94,9 @@ def test_a_session_begins_when_somebody_speaks_and_ends_when_nobody_does(
     assert "did the build finish" in text
     # Speech begins behind up to two seconds of what was kept.
     assert 500 <= lines[0]["start_ms"] <= 2500
-    assert [one["reason"] for one in events(heard, first, "auto_stopped")] == ["silence"]
+    assert [one["reason"] for one in heard.events(first, "auto_stopped")] == ["silence"]
     # A virtual microphone is exactly silent when nobody speaks, so it is opened again.
-    assert {gap["reason"] for gap in events(heard, first, "gap")} <= {"digital_silence"}
+    assert {gap["reason"] for gap in heard.events(first, "gap")} <= {"digital_silence"}
 
 
 def test_a_stop_leaves_it_armed_and_record_takes_over(
@@ -122,14 +121,14 @@ def test_a_stop_leaves_it_armed_and_record_takes_over(
     assert f"{session2} goes on" in going_on.stderr
 
 
-def test_consent_ends_at_its_time(heard: running.Place) -> None:
+def test_consent_ends_at_its_time(heard: running.Place, audio_server: pulse.Server) -> None:
     with running.daemon(heard):
-        idle = streams(heard)
+        idle = audio_server.streams()
         heard.ctl("arm", "--for", "4s")
         running.wait_until(lambda: stands_by(heard))
         running.wait_until(lambda: heard.status()["state"] == "deaf")
         assert heard.status()["why"] == "the consent to listen ended"
-        running.wait_until(lambda: streams(heard) == idle)
+        running.wait_until(lambda: audio_server.streams() == idle)
         again = heard.ctl("disarm", check=False)
     assert (again.returncode, "it is not armed" in again.stderr) == (4, True)
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests import accounts, running
-from tests.e2e.test_consent import events
 
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
 SOURCE = ("--source", str(SAMPLE))
@@ -28,11 +27,6 @@ def meta_of(place: running.Place, session: str) -> dict[str, Any]:
     return meta
 
 
-def published(place: running.Place, session: str) -> list[dict[str, Any]]:
-    text = (place.root / session / "raw.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def begin_and_kill(place: running.Place, *verbs: tuple[str, ...], call: bool = False) -> str:
     """Record until a turn is published, run verbs, and kill the daemon; return the session's id."""
     sources = (*SOURCE, "--call-source", str(SAMPLE)) if call else SOURCE
@@ -41,7 +35,7 @@ def begin_and_kill(place: running.Place, *verbs: tuple[str, ...], call: bool = F
         running.wait_until(lambda: place.status()["session"]["turns"] > 0)
         for verb in verbs:
             place.ctl(*verb)
-            running.wait_until(lambda: events(place, session, "paused", "track_muted"))
+            running.wait_until(lambda: place.events(session, "paused", "track_muted"))
         daemon.kill()
     return session
 
@@ -63,16 +57,16 @@ def test_the_session_goes_on_with_a_gap_and_neither_loses_nor_doubles_a_line(
             running.wait_until(lambda: place.status()["state"] == "deaf", 60)
             running.wait_until((place.root / session / "transcript.md").exists)
             later = client.tool("transcript", session=session, since=seen["next"])
-    lines = published(place, session)
+    lines = place.lines(session)
     assert [line["text"] for line in seen["lines"] + later["lines"]] == [
         line["text"] for line in lines
     ]
     starts_ms = [line["start_ms"] for line in lines]
     assert starts_ms == sorted(set(starts_ms))
     assert "please tell me when it works" in lines[-1]["text"].lower()
-    (gap,) = events(place, session, "gap")
+    (gap,) = place.events(session, "gap")
     assert gap["reason"] == "daemon_restarted"
-    assert [one["start_ms"] for one in events(place, session, "daemon_restarted")] == [
+    assert [one["start_ms"] for one in place.events(session, "daemon_restarted")] == [
         gap["start_ms"]
     ]
     meta = meta_of(place, session)
@@ -90,7 +84,7 @@ def test_what_a_person_had_closed_stays_closed(place: running.Place) -> None:
         place.ctl("resume")
         running.wait_until(lambda: place.track()["input"] == "ok")
         place.ctl("stop", "--wait")
-    reasons = {gap["reason"] for gap in events(place, session, "gap")}
+    reasons = {gap["reason"] for gap in place.events(session, "gap")}
     assert reasons <= {"paused", "daemon_restarted"}
     accounts.check_files(place.root / session)
 
@@ -110,7 +104,7 @@ def is_finished(place: running.Place, session: str) -> None:
         running.wait_until((place.root / session / "transcript.md").exists)
         assert place.status()["state"] == "deaf"
     assert meta_of(place, session)["recovered"] is True
-    assert events(place, session, "daemon_restarted") == []
+    assert place.events(session, "daemon_restarted") == []
 
 
 def test_after_another_start_of_the_machine_it_is_finished(place: running.Place) -> None:

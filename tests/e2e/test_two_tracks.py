@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import soundfile
@@ -29,20 +28,8 @@ def place(audio_server: pulse.Server) -> Iterator[running.Place]:
         yield made
 
 
-def lines(place: running.Place, session: str) -> list[dict[str, Any]]:
-    text = (place.root / session / "raw.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def words(place: running.Place, session: str, track: str) -> str:
-    return " ".join(one["text"] for one in lines(place, session) if one["track"] == track).lower()
-
-
-def events(place: running.Place, session: str, kind: str) -> list[dict[str, Any]]:
-    path = place.root / session / "events.jsonl"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    found = [json.loads(line) for line in text.splitlines()]
-    return [one for one in found if one["kind"] == kind]
+    return " ".join(one["text"] for one in place.lines(session) if one["track"] == track).lower()
 
 
 def spoken(folder: Path) -> Path:
@@ -70,7 +57,7 @@ def test_two_texts_at_once_are_two_tracks_in_one_log_and_a_lost_one_comes_back(
             # The default output goes away in the middle, and another one comes.
             headset = audio_server.load("module-null-sink", "sink_name=headset")
             audio_server.control("set-default-sink", "headset")
-            running.wait_until(lambda: events(place, session, "device_changed"))
+            running.wait_until(lambda: place.events(session, "device_changed"))
             with audio_server.speak(call, "headset") as again:
                 assert again.wait(30) == 0
             assert in_room.wait(60) == 0
@@ -85,8 +72,8 @@ def test_two_texts_at_once_are_two_tracks_in_one_log_and_a_lost_one_comes_back(
     assert words(place, session, "call").count("before the meeting") == 2
     assert "budget" not in words(place, session, "room")
     assert "upload" not in words(place, session, "call")
-    assert {gap["track"] for gap in events(place, session, "gap")} <= {"call"}
-    order = [one["track"] for one in lines(place, session)]
+    assert {gap["track"] for gap in place.events(session, "gap")} <= {"call"}
+    order = [one["track"] for one in place.lines(session)]
     assert order != sorted(order), "lines are in the order in which they were published"
     starts_ms = [
         int(row[3:5]) * 60 + int(row[6:8])
@@ -113,7 +100,7 @@ def test_a_call_that_cannot_be_heard_yet_is_waited_for(
         audio_server.unload(headset)
         place.ctl("stop", "--wait")
     assert "travel cost" in words(place, session, "call")
-    first = events(place, session, "gap")[0]
+    first = place.events(session, "gap")[0]
     assert (first["track"], first["start_ms"], first["reason"]) == ("call", 0, "late_start")
     meta = json.loads((place.root / session / "session.json").read_text(encoding="utf-8"))
     assert meta["tracks"]["call"]["rate_hz"] == 48_000
@@ -125,7 +112,7 @@ def test_a_call_that_never_came_is_one_gap_and_no_file(place: running.Place) -> 
         session = place.ctl("record").stdout.strip()
         running.wait_until((place.root / session / "transcript.md").exists, 60)
     assert [path.name for path in (place.root / session / "audio").iterdir()] == ["room.wav"]
-    gaps = events(place, session, "gap")
+    gaps = place.events(session, "gap")
     assert [(gap["track"], gap["reason"]) for gap in gaps] == [("call", "late_start")]
     assert "upload" in words(place, session, "room")
 
@@ -157,5 +144,5 @@ def test_a_named_microphone_is_waited_for_and_no_other_is_taken_in_its_place(
         assert place.track()["device"] == "Headset"
         place.ctl("stop")
         audio_server.unload(headset)
-    assert events(place, session, "gap")[0]["reason"] == "device_lost"
-    assert not events(place, session, "device_changed")
+    assert place.events(session, "gap")[0]["reason"] == "device_lost"
+    assert not place.events(session, "device_changed")

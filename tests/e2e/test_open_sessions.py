@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import getpass
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
@@ -18,12 +16,6 @@ from tests import pulse, running
 SAMPLE = Path(__file__).parents[1] / "data" / "standup.flac"
 
 
-def events(place: running.Place, session: str, *kinds: str) -> list[dict[str, Any]]:
-    path = place.root / session / "events.jsonl"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [one for line in text.splitlines() if (one := json.loads(line))["kind"] in kinds]
-
-
 @pytest.fixture
 def heard(audio_server: pulse.Server) -> Iterator[running.Place]:
     audio_server.control("set-default-source", "mic")
@@ -31,27 +23,17 @@ def heard(audio_server: pulse.Server) -> Iterator[running.Place]:
         yield place
 
 
-def streams(place: running.Place) -> int:
-    """Return how many programs record at the moment."""
-    listed = subprocess.run(
-        ["pactl", "list", "short", "source-outputs"],
-        env=place.environ,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return len([row for row in listed.stdout.splitlines() if "module-" not in row])
-
-
-def test_a_pause_closes_the_stream_and_is_a_gap_of_the_same_session(heard: running.Place) -> None:
+def test_a_pause_closes_the_stream_and_is_a_gap_of_the_same_session(
+    heard: running.Place, audio_server: pulse.Server
+) -> None:
     with running.daemon(heard):
         assert heard.status()["state"] == "deaf"
-        idle = streams(heard)
+        idle = audio_server.streams()
         session = heard.ctl("record").stdout.strip()
         assert heard.status()["state"] == "recording"
-        assert streams(heard) == idle + 1
+        assert audio_server.streams() == idle + 1
         heard.ctl("pause")
-        running.wait_until(lambda: streams(heard) == idle)
+        running.wait_until(lambda: audio_server.streams() == idle)
         paused = heard.status()
         assert (paused["state"], paused["session"]["id"]) == ("paused", session)
         assert paused["session"]["tracks"]["room"]["input"] == "paused"
@@ -62,14 +44,14 @@ def test_a_pause_closes_the_stream_and_is_a_gap_of_the_same_session(heard: runni
         again = heard.ctl("pause", check=False)
         heard.ctl("resume")
         running.wait_until(lambda: heard.track()["input"] == "ok")
-        assert streams(heard) == idle + 1
+        assert audio_server.streams() == idle + 1
         heard.ctl("stop", "--wait")
-        assert streams(heard) == idle
+        assert audio_server.streams() == idle
     assert again.returncode == 4
     assert "ambientctl resume" in again.stderr
-    (gap,) = events(heard, session, "gap")
+    (gap,) = heard.events(session, "gap")
     assert gap["reason"] == "paused"
-    assert [one["kind"] for one in events(heard, session, "paused", "resumed")] == [
+    assert [one["kind"] for one in heard.events(session, "paused", "resumed")] == [
         "paused",
         "resumed",
     ]
@@ -85,7 +67,7 @@ def test_a_stop_in_a_pause_ends_the_session_with_a_gap(heard: running.Place) -> 
         running.wait_until(lambda: heard.track()["captured_frames"] > 0)
         heard.ctl("stop", "--wait")
         assert heard.status()["state"] == "deaf"
-    assert [gap["reason"] for gap in events(heard, session, "gap")] == ["paused"]
+    assert [gap["reason"] for gap in heard.events(session, "gap")] == ["paused"]
 
 
 def test_a_muted_track_is_a_gap_while_the_other_goes_on(at: running.Place) -> None:
@@ -102,7 +84,9 @@ def test_a_muted_track_is_a_gap_while_the_other_goes_on(at: running.Place) -> No
         running.wait_until(lambda: at.track("call")["input"] == "ok")
         at.ctl("stop", "--wait")
     assert (again.returncode, "unmute call" in again.stderr) == (4, True)
-    (gap,) = events(at, session, "gap")
+    # Two inputs do not open in the same millisecond.
+    gaps = [one for one in at.events(session, "gap") if one["reason"] != "late_start"]
+    (gap,) = gaps
     assert (gap["track"], gap["reason"]) == ("call", "track_muted")
     assert gap["end_ms"] - gap["start_ms"] > 1500
 
@@ -148,7 +132,7 @@ def test_the_longest_session_is_announced_and_ended(at: running.Place) -> None:
         running.wait_until((at.root / session / "transcript.md").exists)
     assert "the longest a session may be" in warning
     assert "it lasted 0.05 min, the longest a session may be" in why
-    announced, stopped = events(at, session, "ends_soon", "auto_stopped")
+    announced, stopped = at.events(session, "ends_soon", "auto_stopped")
     assert announced["reason"] == stopped["reason"] == "max_length"
     assert stopped["start_ms"] + 1000 >= 3000
 
@@ -166,8 +150,32 @@ def test_a_session_in_which_nobody_speaks_any_more_is_ended(
         running.wait_until(lambda: at.status()["state"] == "deaf", 60)
         assert "nobody spoke for 0.1 min" in at.status()["why"]
         running.wait_until((at.root / session / "transcript.md").exists)
-    stopped = events(at, session, "auto_stopped")[0]
+    stopped = at.events(session, "auto_stopped")[0]
     text = (at.root / session / "raw.jsonl").read_text(encoding="utf-8")
     last_ms = json.loads(text.splitlines()[-1])["end_ms"]
     assert stopped["reason"] == "silence"
     assert 4000 <= stopped["start_ms"] - last_ms <= 9000
+
+
+def test_a_notification_says_when_it_listens_and_when_no_more(
+    at: running.Place, tmp_path: Path
+) -> None:
+    said = tmp_path / "said"
+    for name in ("notify-send", "osascript"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho "$@" >> {said}\n', encoding="utf-8")
+        program.chmod(0o755)
+    at.environ["PATH"] = f"{tmp_path}:{at.environ['PATH']}"
+    with running.daemon(at, "--source", str(SAMPLE)):
+        at.ctl("record", "--name", "secret plans")
+        at.ctl("pause")
+        at.ctl("stop")
+        running.wait_until(lambda: said.read_text(encoding="utf-8").count("\n") == 3)
+    rows = said.read_text(encoding="utf-8").splitlines()
+    assert ["recording" in rows[0], "paused" in rows[1], "stopped" in rows[2]] == [True] * 3
+    assert "secret" not in " ".join(rows)
+    at.environ["AMBIENT_NOTIFICATIONS"] = "off"
+    with running.daemon(at, "--source", str(SAMPLE)):
+        at.ctl("record")
+        at.ctl("stop", "--wait")
+    assert said.read_text(encoding="utf-8").splitlines() == rows
