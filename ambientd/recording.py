@@ -289,9 +289,6 @@ class Recording:
                 self.state = "finishing"
                 logs.event("session.closed", id=session.id, why=self.why_ended)
                 self._close(on_closed)
-                if self.transcriber is not None:
-                    for name in self.tracks:
-                        self.transcriber.finish(name)
                 await finishing.write_end(session, self.captured_ms)
             if self.transcriber is not None and self.transcriber.state == "drained":
                 self.problem = await finishing.complete(session, self.tracks)
@@ -338,6 +335,8 @@ class Recording:
 
     async def _run_track(self, name: str, track: TrackRecorder) -> None:
         await track.run()
+        if self.transcriber is not None:
+            self.transcriber.finish(name)
         if name == ROOM or not track.why_ended:
             self.stop(track.why_ended)
         else:

@@ -116,7 +116,8 @@ class Place:
 
     def lines(self, session: str) -> list[dict[str, Any]]:
         """Return what raw.jsonl of a session holds."""
-        text = (self.root / session / "raw.jsonl").read_text(encoding="utf-8")
+        path = self.root / session / "raw.jsonl"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
         return [json.loads(line) for line in text.splitlines()]
 
 

@@ -32,27 +32,52 @@ class DaemonFault(Exception):
         }.get(error.get("code", 0), wire.EXIT_FAILED)
 
 
+class Talk:
+    """A connection for one request after another; it is opened when the first is asked."""
+
+    def __init__(self) -> None:
+        self._link: socket.socket | None = None
+
+    def __enter__(self) -> Talk:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it; the next request opens another."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def ask(self, method: str, params: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:
+        """Ask the daemon and return the result object.
+
+        Args:
+            method: a control method, or one of MCP.
+            params: its params object.
+            timeout_s: how long to wait for the answer; None for ever.
+
+        Raises:
+            NoDaemonError: nobody listens.
+            DaemonFault: it said no.
+            TimeoutError: no answer in time.
+            OSError: the connection broke.
+        """
+        if self._link is None:
+            self._link = _connect()
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answer = dial.exchange(self._link, wire.encode(request), timeout_s)
+        if "error" in answer:
+            raise DaemonFault(answer["error"])
+        result: dict[str, Any] = answer["result"]
+        return result
+
+
 def call(method: str, params: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:
-    """Ask the daemon and return the result object.
-
-    Args:
-        method: a control method.
-        params: its params object.
-        timeout_s: how long to wait for the answer; None for ever.
-
-    Raises:
-        NoDaemonError: nobody listens.
-        DaemonFault: it said no.
-        TimeoutError: no answer in time.
-        OSError: the connection broke.
-    """
-    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    with _connect() as link:
-        answer = dial.exchange(link, wire.encode(request), timeout_s)
-    if "error" in answer:
-        raise DaemonFault(answer["error"])
-    result: dict[str, Any] = answer["result"]
-    return result
+    """Ask the daemon one thing; see ``Talk.ask``."""
+    with Talk() as talk:
+        return talk.ask(method, params, timeout_s)
 
 
 def _connect() -> socket.socket:

@@ -23,6 +23,11 @@ def main(argv: list[str] | None = None) -> int:
     descriptors.prepare_standard()
     arguments = _parser().parse_args(argv)
     try:
+        if getattr(arguments, "watch", False):
+            # Only now: nothing else needs what draws it.
+            from ambientctl import watch
+
+            return watch.run()
         text: str = arguments.run(arguments)
     except NoDaemonError as error:
         return _fail(f"{error}", "start it with: ambientd", wire.EXIT_NO_DAEMON)
@@ -62,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     status = verbs.add_parser("status", help="show whether it listens, and how it is doing")
+    status.add_argument(
+        "--watch", action="store_true", help="show it live, with levels and the last turns"
+    )
     status.set_defaults(run=_status)
     record = verbs.add_parser(
         "record", help="start listening; prints the session's id and returns at once"

@@ -17,6 +17,7 @@ THIRD_PARTY = {
     "numpy",
     "onnxruntime",
     "pulsectl",
+    "rich",
     "sounddevice",
     "soundfile",
     "soxr",

@@ -146,3 +146,17 @@ def test_a_named_microphone_is_waited_for_and_no_other_is_taken_in_its_place(
         audio_server.unload(headset)
     assert place.events(session, "gap")[0]["reason"] == "device_lost"
     assert not place.events(session, "device_changed")
+
+
+def test_a_call_that_is_over_is_text_while_the_room_goes_on(
+    at: running.Place, tmp_path: Path
+) -> None:
+    samples, rate_hz = soundfile.read(SAMPLE, dtype="int16")
+    short = tmp_path / "call.wav"
+    # It ends in the middle of a turn: nothing but its end closes that.
+    soundfile.write(short, samples[: int(3.2 * rate_hz)], rate_hz)
+    with running.daemon(at, "--source", str(SAMPLE), "--call-source", str(short)):
+        session = at.ctl("record", "--call").stdout.strip()
+        running.wait_until(lambda: "last night" in words(at, session, "call"))
+        assert at.status()["state"] == "recording"
+        at.ctl("stop", "--wait")
