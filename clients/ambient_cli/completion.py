@@ -11,9 +11,15 @@ VERBS = {
         "completion": ("bash", "zsh", "fish"),
     },
     "ambientctl": {
-        "status": ("--json",),
-        "record": ("--json", "--name", "--seconds", "--no-transcribe"),
+        "status": ("--json", "--watch"),
+        "record": ("--json", "--name", "--seconds", "--no-transcribe", "--call", "--no-call"),
         "stop": ("--json", "--wait"),
+        "arm": ("--json", "--for", "--until", "--until-disarm"),
+        "disarm": ("--json",),
+        "pause": ("--json",),
+        "resume": ("--json",),
+        "mute": ("--json", "room", "call"),
+        "unmute": ("--json", "room", "call"),
         "devices": ("--json",),
     },
 }

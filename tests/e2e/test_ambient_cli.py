@@ -187,6 +187,12 @@ def test_completion_knows_every_verb_and_option() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     known = ast.literal_eval(done.stdout)
     for command, verbs in known.items():
+        page = subprocess.run(
+            [str(running.BIN / command), "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        rows = page.partition("verbs:")[2].partition("\n\n")[0].splitlines()
+        listed_verbs = {row.split()[0] for row in rows if row[:4] == "    " and row[4:5].strip()}
+        assert listed_verbs - {"VERB"} == set(verbs), command
         for verb, words in verbs.items():
             usage = subprocess.run(
                 [str(running.BIN / command), verb, "--help"],
