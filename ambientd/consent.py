@@ -17,7 +17,9 @@ from ambientd.errors import RefusedError
 
 RECORD = "record"
 ARMED = "armed"
-"""What a person did to allow a session: its basis in session.json."""
+ASSISTANT = "assistant"
+"""What allowed a session, its basis in session.json: `ambientctl record`, `ambientctl arm`, or the
+tool record_start, which works only where a person has set ``mcp.allow_control``."""
 
 
 class Phase(Enum):
@@ -38,8 +40,8 @@ class Consent(NamedTuple):
     """Who allowed it, how, since when, and until when.
 
     Attributes:
-        basis: RECORD or ARMED.
-        by: the user's name.
+        basis: RECORD, ARMED or ASSISTANT.
+        by: the user's name; of ASSISTANT with the name of the client.
         at: when it was given.
         until: when it ends by itself; None if only by a person.
     """
@@ -80,6 +82,7 @@ class State(NamedTuple):
         session: the consent under which the session is recorded; None without one.
         session_id: which session that is, once audio arrives.
         muted: the tracks of the session that a person closed.
+        is_assistants_pause: whether an assistant paused it.
     """
 
     phase: Phase = Phase.DEAF
@@ -87,6 +90,7 @@ class State(NamedTuple):
     session: Consent | None = None
     session_id: str = ""
     muted: frozenset[str] = frozenset()
+    is_assistants_pause: bool = False
 
 
 def start(state: State, consent: Consent) -> State:
@@ -161,20 +165,27 @@ def disarm(state: State) -> State:
     return state
 
 
-def pause(state: State) -> State:
-    """Close the inputs of the session for a while."""
+def pause(state: State, *, by_assistant: bool = False) -> State:
+    """Close the inputs of the session for a while.
+
+    A person may take over the pause of an assistant, which then cannot end it any more.
+    """
     _check_open(state)
-    if state.phase is Phase.PAUSED:
+    if state.phase is Phase.PAUSED and (by_assistant or not state.is_assistants_pause):
         raise RefusedError("it is paused already", "go on with: ambientctl resume", code="paused")
-    return state._replace(phase=Phase.PAUSED)
+    return state._replace(phase=Phase.PAUSED, is_assistants_pause=by_assistant)
 
 
-def resume(state: State) -> State:
-    """Open them again."""
+def resume(state: State, *, by_assistant: bool = False) -> State:
+    """Open them again. What a person closed only a person opens."""
     _check_open(state)
     if state.phase is not Phase.PAUSED:
         raise RefusedError("it is not paused", "it records already", code="not_paused")
-    return state._replace(phase=Phase.RECORDING)
+    if by_assistant and not state.is_assistants_pause:
+        raise RefusedError(
+            "a person paused it", "only they go on: ambientctl resume", code="paused_by_person"
+        )
+    return state._replace(phase=Phase.RECORDING, is_assistants_pause=False)
 
 
 def mute(state: State, track: str) -> State:

@@ -47,10 +47,16 @@ def methods(daemon: Daemon) -> dict[str, ControlMethod]:
 
 
 class Control:
-    """The methods, bound to the daemon they control."""
+    """The methods, bound to the daemon they control.
 
-    def __init__(self, daemon: Daemon) -> None:
+    Args:
+        daemon: that daemon.
+        assistant: the name of the assistant that asks; None for a person.
+    """
+
+    def __init__(self, daemon: Daemon, assistant: str | None = None) -> None:
         self._daemon = daemon
+        self._assistant = assistant
         self._listing = anyio.Lock()
 
     async def record(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +74,7 @@ class Control:
             raise _invalid(f"`seconds` must lie between 0 and {MAX_SECONDS}")
         wish = Wish(name, seconds, transcribe is not False, call)
         try:
-            recording = await self._daemon.record(wish)
+            recording = await self._daemon.record(wish, self._assistant)
         except ModelError as error:
             error.hint += "; or record without text: ambientctl record --no-transcribe"
             raise
@@ -147,11 +153,11 @@ class Control:
 
     async def pause(self, params: dict[str, Any]) -> dict[str, Any]:
         """Close the microphone inside the session: ``{}`` to ``{id}``, as the next three."""
-        return _named(self._daemon.pause())
+        return _named(self._daemon.pause(by_assistant=self._assistant is not None))
 
     async def resume(self, params: dict[str, Any]) -> dict[str, Any]:
         """Open it again."""
-        return _named(self._daemon.resume())
+        return _named(self._daemon.resume(by_assistant=self._assistant is not None))
 
     async def mute(self, params: dict[str, Any]) -> dict[str, Any]:
         """Close the input of one track inside the session: ``{track}``."""

@@ -35,7 +35,7 @@ from ambientd.inputs import OpenInput, Source
 from ambientd.recording import Recording, Wanted, begin_recording, open_recording
 from ambientd.recovery import Recovery
 from ambientd.rpc import listener
-from ambientd.rpc.service import ControlMethod, Service
+from ambientd.rpc.service import Act, ControlMethod, Service
 from ambientd.settings import Settings
 from ambientd.speech import models
 from ambientd.standby import Standby
@@ -112,11 +112,16 @@ class Daemon:
         self._stopping = anyio.Event()
         self._draining = anyio.CancelScope()
 
-    async def run(self, methods: Callable[[Daemon], dict[str, ControlMethod]]) -> None:
+    async def run(
+        self,
+        methods: Callable[[Daemon], dict[str, ControlMethod]],
+        actor: Callable[[Daemon], Act],
+    ) -> None:
         """Serve until ``stop``, then end the recording, drain, and let go of everything.
 
         Args:
             methods: makes the control methods for this daemon.
+            actor: makes what carries out the tools that control it.
 
         Raises:
             AmbientError: it cannot start.
@@ -128,7 +133,7 @@ class Daemon:
             self.storage.lock_fd = lock
             async with listener.listening(candidates) as (bound, self.socket_path):
                 paths.describe_holder(lock, self.socket_path)
-                self.service = service = Service(self.root, methods(self))
+                self.service = service = Service(self.root, methods(self), actor(self))
                 async with anyio.create_task_group() as self._tasks:
                     self._tasks.start_soon(listener.serve, bound, service)
                     self._tasks.start_soon(self.arming.run)
@@ -164,8 +169,12 @@ class Daemon:
         if self._tasks is not None and self.settings.text("notifications") == "on":
             self._tasks.start_soon(notify.tell, phase)
 
-    async def record(self, wish: Wish) -> Recording:
+    async def record(self, wish: Wish, client: str | None = None) -> Recording:
         """Start a recording and return it once audio arrives.
+
+        Args:
+            wish: what is asked for.
+            client: the name of the assistant that asks; None for a person.
 
         Raises:
             RefusedError: a session is open, or the daemon is stopping.
@@ -175,7 +184,10 @@ class Daemon:
             raise RefusedError("the daemon is stopping", code="stopping")
         at = now()
         until = None if wish.seconds is None else at + datetime.timedelta(seconds=wish.seconds)
-        allowed = Consent(consent.RECORD, user_name(), at, until)
+        if client is None:
+            allowed = Consent(consent.RECORD, user_name(), at, until)
+        else:
+            allowed = Consent(consent.ASSISTANT, f"{user_name()} through {client}", at, until)
         self.state = consent.start(self.state, allowed)
         self.recovery.pause()
         try:
@@ -385,20 +397,22 @@ class Daemon:
         recording.stop("it was stopped")
         return recording
 
-    def pause(self) -> Recording:
+    def pause(self, *, by_assistant: bool = False) -> Recording:
         """Close the microphone inside the session; returns at once.
 
         Raises:
             RefusedError: there is no session, or it is paused; so do the others.
         """
-        self.state = consent.pause(self.state)
+        is_open = self.state.phase is not Phase.PAUSED
+        self.state = consent.pause(self.state, by_assistant=by_assistant)
         recording = self._open_session()
-        recording.pause()
+        if is_open:
+            recording.pause()
         return recording
 
-    def resume(self) -> Recording:
+    def resume(self, *, by_assistant: bool = False) -> Recording:
         """Open it again."""
-        self.state = consent.resume(self.state)
+        self.state = consent.resume(self.state, by_assistant=by_assistant)
         recording = self._open_session()
         recording.resume()
         return recording

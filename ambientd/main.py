@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from ambientd import __version__, bounded, control, descriptors, logs, settings, wire
+from ambientd import __version__, assistant, bounded, control, descriptors, logs, settings, wire
 from ambientd.daemon import Daemon
 from ambientd.errors import AmbientError, CaptureError, SettingsError
 from ambientd.inputs import Source
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ambientd",
         description="Owns the microphone and turns speech into text on this machine. Runs in the "
-        "foreground until SIGTERM or SIGINT; listens only after `ambientctl record`.",
+        "foreground until SIGTERM or SIGINT; listens only after `ambientctl record` or `arm`.",
         epilog="exit codes: 0 stopped, 1 could not start or failed, 2 usage",
     )
     parser.add_argument("--version", action="version", version=f"ambientd {__version__}")
@@ -141,7 +141,7 @@ async def _run(values: settings.Settings, sources: dict[str, Source]) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_stop_on_signal, signals, daemon)
             try:
-                await daemon.run(control.methods)
+                await daemon.run(control.methods, assistant.actor)
             except AmbientError as error:
                 failure = error  # raised below: a task group would wrap it
             group.cancel_scope.cancel()

@@ -8,7 +8,7 @@ happens to the transcriber.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,6 +180,7 @@ class Recording:
         self._limits = wanted.limits
         self._started_ns = start_ns
         self._notes: anyio.abc.TaskGroup | None = None
+        self._early_notes: list[Callable[[], Coroutine[Any, Any, None]]] = []
         if wanted.worker_config is not None:
             spools = {track: head.spool for track, head in heads.items()}
             self.transcriber = Transcriber(wanted.worker_config, spools, self._publish, self._skip)
@@ -280,6 +281,8 @@ class Recording:
                 # Events are written in tasks of their own: a disk that is full must not hold up a
                 # stop.
                 self._notes = group
+                for note in self._early_notes:
+                    group.start_soon(note)
                 if self.transcriber is not None:
                     group.start_soon(finishing.transcribe, self.transcriber, session)
                 with session.recorded_here():
@@ -348,11 +351,16 @@ class Recording:
         self.session.meta["tracks"][name] = inputs.describe(track.known, track.rate_hz)
         await finishing.insist(self.session.save)
 
+    def note_call(self, tool: str, client: str) -> None:
+        """Write down what an assistant asked for; returns at once. Not when it has ended."""
+        self._note(ROOM, "assistant", start_ms=self.captured_ms, tool=tool, client=client)
+
     def _note(self, track: str, kind: str, **fields: Any) -> None:
-        if self._notes is not None:
-            self._notes.start_soon(
-                partial(finishing.note, self.session, kind, track=track, **fields)
-            )
+        note = partial(finishing.note, self.session, kind, track=track, **fields)
+        if self._notes is None:
+            self._early_notes.append(note)
+        else:
+            self._notes.start_soon(note)
 
     async def _publish(self, turn: dict[str, Any]) -> None:
         await finishing.insist(self.session.publish, turn)

@@ -7,12 +7,18 @@ from typing import Any
 
 import anyio
 
-from ambientd import __version__
+from ambientd import __version__, consent
 from ambientd.daemon import Daemon
 from ambientd.guards import End, is_announced
 from ambientd.recording import Recording
 from ambientd.speech.supervisor import Transcriber
 from ambientd.track import TrackRecorder
+
+ASKED_WITH = {
+    consent.RECORD: "ambientctl record",
+    consent.ARMED: "ambientctl arm",
+    consent.ASSISTANT: "an assistant's record_start",
+}
 
 
 async def status(daemon: Daemon, *, partials: bool) -> dict[str, Any]:
@@ -54,7 +60,7 @@ async def status(daemon: Daemon, *, partials: bool) -> dict[str, Any]:
 def _why(daemon: Daemon, open_now: Recording | None) -> str:
     if open_now is not None:
         given = open_now.session.meta["consent"]
-        return f"ambientctl {given['basis']}, by {given['by']}"
+        return f"{ASKED_WITH.get(given['basis'], given['basis'])}, by {given['by']}"
     if (standing := daemon.state.standing) is not None:
         return f"ambientctl arm, by {standing.by}; a session begins when somebody speaks"
     if daemon.recordings:

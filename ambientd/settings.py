@@ -140,6 +140,22 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("on", "off"),
     ),
     Setting(
+        "mcp.toolsets",
+        str,
+        "sessions",
+        "What `ambient mcp` offers an assistant: sessions (reads), control (starts and stops "
+        "recordings), or both with a comma between.",
+        pattern=r"(sessions|control)(,(sessions|control))*",
+        shape="sessions, control, or both with a comma between",
+    ),
+    Setting(
+        "mcp.allow_control",
+        str,
+        "off",
+        "Whether the daemon obeys the tools of the toolset control.",
+        choices=("on", "off"),
+    ),
+    Setting(
         "speech.model",
         str,
         "tiny.en",

@@ -7,11 +7,22 @@ daemon and the tests all call the same ``handle``.
 
 from ambientd.mcp.engine import (
     answer,
+    call_for_daemon,
     handle,
     is_read_only,
     reads_disk,
     serve,
     tool_failure,
+    tool_success,
 )
 
-__all__ = ["answer", "handle", "is_read_only", "reads_disk", "serve", "tool_failure"]
+__all__ = [
+    "answer",
+    "call_for_daemon",
+    "handle",
+    "is_read_only",
+    "reads_disk",
+    "serve",
+    "tool_failure",
+    "tool_success",
+]

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 from ambientd import wire
 from ambientd.errors import StoreError
 from ambientd.mcp import lifecycle
-from ambientd.tools import sessions
-from ambientd.tools.registry import Tool
+from ambientd.tools import toolsets
+from ambientd.tools.registry import Tool, Toolset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,12 +32,18 @@ _EMPTY_LISTS = {
 }
 
 
-def handle(line: bytes, root: Path) -> dict[str, Any] | None:
+NO_DAEMON = "ambientd is not running; start it with: ambientd"
+
+
+def handle(
+    line: bytes, root: Path, offered: Sequence[Toolset] = toolsets.DEFAULT
+) -> dict[str, Any] | None:
     """Answer one line.
 
     Args:
         line: the bytes before the newline.
         root: the sessions folder.
+        offered: the toolsets that exist.
 
     Returns:
         The response object, or None when nothing is to be answered. Never raises on input.
@@ -46,7 +52,7 @@ def handle(line: bytes, root: Path) -> dict[str, Any] | None:
         request = wire.decode(line)
     except wire.Fault as fault:
         return wire.error(fault)
-    return None if request is None else answer(request, root)
+    return None if request is None else answer(request, root, offered)
 
 
 def serve(reader: BinaryIO, writer: BinaryIO, root: Path) -> None:
@@ -78,19 +84,19 @@ def _reply(writer: BinaryIO, line: bytes, root: Path) -> None:
 
 
 def answer(
-    request: wire.Request, root: Path, tools: Sequence[Tool] = sessions.TOOLS
+    request: wire.Request, root: Path, offered: Sequence[Toolset] = toolsets.DEFAULT
 ) -> dict[str, Any] | None:
     """Answer a decoded request; None for a notification.
 
     Args:
         request: what ``wire.decode`` returned.
         root: the sessions folder.
-        tools: the tools that exist.
+        offered: the toolsets that exist.
     """
     if request.is_notification:
         return None
     try:
-        return wire.result(request.id, _dispatch(request, root, tools))
+        return wire.result(request.id, _dispatch(request, root, offered))
     except wire.Fault as fault:
         fault.id = request.id
         return wire.error(fault)
@@ -109,7 +115,20 @@ def is_read_only(name: str) -> bool:
 
     Of a tool that is not known here nothing is known: another daemon may have it.
     """
-    return any(tool.read_only for tool in sessions.TOOLS if tool.name == name)
+    return any(tool.read_only for tool in _tools(toolsets.ALL) if tool.name == name)
+
+
+def call_for_daemon(
+    request: wire.Request, offered: Sequence[Toolset]
+) -> tuple[str, dict[str, Any]] | None:
+    """Return name and arguments of a call that only a daemon can carry out; None for all else."""
+    if request.method != "tools/call" or request.is_notification:
+        return None
+    try:
+        tool, arguments = _called(request.params, offered)
+    except wire.Fault:
+        return None  # ``answer`` says what is wrong with it
+    return (tool.name, arguments) if tool.run is None else None
 
 
 def tool_failure(text: str) -> dict[str, Any]:
@@ -117,28 +136,37 @@ def tool_failure(text: str) -> dict[str, Any]:
     return _tool_result(text, is_error=True)
 
 
-def _dispatch(request: wire.Request, root: Path, tools: Sequence[Tool]) -> dict[str, Any]:
+def tool_success(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a tool with an outputSchema: the object, and the same as text."""
+    return {**_tool_result(wire.dumps(value), is_error=False), "structuredContent": value}
+
+
+def _dispatch(request: wire.Request, root: Path, offered: Sequence[Toolset]) -> dict[str, Any]:
     method = request.method
     if method == "initialize":
-        return lifecycle.initialize(request.params)
+        return lifecycle.initialize(request.params, offered)
     if method == "ping":
         return {}
     if method == "tools/list":
-        return {"tools": [tool.descriptor for tool in tools]}
+        return {"tools": [tool.descriptor for tool in _tools(offered)]}
     if method in _EMPTY_LISTS:
         return {_EMPTY_LISTS[method]: []}
     if method == "tools/call":
-        return _call(request.params, root, tools)
+        return _call(request.params, root, offered)
     raise wire.unknown_method(method)
 
 
-def _call(params: object, root: Path, tools: Sequence[Tool]) -> dict[str, Any]:
+def _tools(offered: Sequence[Toolset]) -> list[Tool]:
+    return [tool for toolset in offered for tool in toolset.tools]
+
+
+def _called(params: object, offered: Sequence[Toolset]) -> tuple[Tool, dict[str, Any]]:
     if not isinstance(params, dict):
         raise wire.Fault(wire.INVALID_PARAMS, "tools/call: `params` must be an object")
     name = params.get("name")
     if not isinstance(name, str):
         raise wire.Fault(wire.INVALID_PARAMS, "tools/call: `name` must be a string")
-    tool = next((tool for tool in tools if tool.name == name), None)
+    tool = next((tool for tool in _tools(offered) if tool.name == name), None)
     if tool is None:
         raise wire.Fault(wire.INVALID_PARAMS, f"unknown tool {wire.short(name)}")
     arguments = params.get("arguments")
@@ -147,14 +175,21 @@ def _call(params: object, root: Path, tools: Sequence[Tool]) -> dict[str, Any]:
             wire.INVALID_PARAMS,
             f"{name}: `arguments` must be sent and be an object, if only {{}}",
         )
+    return tool, arguments
+
+
+def _call(params: object, root: Path, offered: Sequence[Toolset]) -> dict[str, Any]:
+    tool, arguments = _called(params, offered)
+    if tool.run is None:
+        return tool_failure(NO_DAEMON)
     try:
         text = tool.run(os.fspath(root), arguments)
     except StoreError as error:
         return tool_failure(str(error))
     if len(text) > MAX_TEXT_CHARS:
         return tool_failure(
-            f"{name}: the answer would be {len(text)} characters long, more than clients take; "
-            "ask for less of it (`since`)"
+            f"{tool.name}: the answer would be {len(text)} characters long, more than clients "
+            "take; ask for less of it (`since`)"
         )
     return _tool_result(text, is_error=False)
 

@@ -1,8 +1,8 @@
 """One connection: lines in, answers out in the order of the requests.
 
-Only a method marked ``waits`` runs beside the others. Until a client attaches it may use control
-methods and MCP methods alike; from then on it sees MCP methods only, so no MCP client can start a
-recording.
+Only what is marked ``waits`` runs beside the others. Until a client attaches it may use control
+methods and MCP methods alike; from then on it sees MCP methods only, with the toolsets that it
+asked for.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ import anyio.lowlevel
 from ambientd import __version__, logs, wire
 from ambientd.errors import AmbientError, RefusedError
 from ambientd.rpc.outbox import Outbox, StalledError
-from ambientd.rpc.service import Service
+from ambientd.rpc.service import Client, Service
+from ambientd.tools import toolsets
 
 READ_BYTES = 16 << 10
+
+CANCELLED = "notifications/cancelled"
 
 TURN_S = 0.001
 """How long a connection whose client sends without pause may work before the others are looked
@@ -34,7 +37,8 @@ class Connection:
         self._stream = stream
         self._service = service
         self._outbox = Outbox(stream)
-        self._attached = False
+        self._client = Client()
+        self._waiting: dict[str | int, anyio.CancelScope] = {}
 
     async def serve(self) -> None:
         """Answer everything the client sends; returns when it has gone or stalls."""
@@ -50,7 +54,7 @@ class Connection:
         except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the client went away with answers under way
         finally:
-            if self._attached:
+            if self._client.is_attached:
                 self._service.readers -= 1
 
     async def _read(self, waiting: anyio.abc.TaskGroup) -> None:
@@ -80,11 +84,33 @@ class Connection:
             return
         if request is None:
             return
-        is_control = not self._attached and not request.is_notification
-        if is_control and self._service.waits(request.method):
-            waiting.start_soon(self._answer, request)
+        if request.method == CANCELLED and request.is_notification:
+            self._cancel(request.params)
+        elif self._service.waits(request, self._client):
+            # Known from here on: its cancellation may be in what was received together with it.
+            scope = anyio.CancelScope()
+            if request.id is not None:
+                self._waiting[request.id] = scope
+            waiting.start_soon(self._answer_beside, request, scope)
         else:
             await self._answer(request)
+
+    async def _answer_beside(self, request: wire.Request, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                await self._answer(request)
+        finally:
+            # Unless a client that names two requests alike has put another one there.
+            if request.id is not None and self._waiting.get(request.id) is scope:
+                del self._waiting[request.id]
+
+    def _cancel(self, params: object) -> None:
+        """Give up a request of this connection; it gets no answer."""
+        named = params.get("requestId") if isinstance(params, dict) else None
+        if isinstance(named, str | int) and not isinstance(named, bool):
+            for known, scope in self._waiting.items():
+                if known == named and type(known) is type(named):
+                    scope.cancel()
 
     async def _answer(self, request: wire.Request) -> None:
         if request.method.startswith("ambient/"):
@@ -94,15 +120,15 @@ class Connection:
             if answer is not None:
                 self._outbox.put(wire.encode(answer))
             return
-        data = await self._service.mcp(request)
+        data = await self._service.mcp(request, self._client)
         if data is not None:
             self._outbox.put(data)
 
     async def _control(self, request: wire.Request) -> dict[str, Any] | None:
         try:
-            if request.method == "ambient/attach" and not self._attached:
+            if request.method == "ambient/attach" and not self._client.is_attached:
                 value = self._attach(request)
-            elif self._attached:
+            elif self._client.is_attached:
                 # To an attached client these methods do not exist.
                 raise wire.unknown_method(request.method)
             else:
@@ -123,7 +149,11 @@ class Connection:
         params = request.params
         if not isinstance(params, dict):
             raise wire.Fault(wire.INVALID_PARAMS, "ambient/attach: `params` must be an object")
-        self._attached = True
+        asked = params.get("toolsets")
+        self._client.is_attached = True
+        # A client that asks for none gets what every client got before there were others.
+        if isinstance(asked, list) and asked:
+            self._client.offered = toolsets.chosen(asked)
         self._service.readers += 1
         logs.event(
             "client.attached",
@@ -134,5 +164,5 @@ class Connection:
         return {
             "version": __version__,
             "root": str(self._service.root),
-            "toolsets": list(self._service.toolsets),
+            "toolsets": [toolset.name for toolset in self._client.offered],
         }

@@ -12,11 +12,12 @@ class Tool(NamedTuple):
     Attributes:
         descriptor: its entry in tools/list.
         run: takes the sessions folder and the arguments object and returns the text of the result.
-            Raises wire.Fault for wrong arguments and StoreError when it ran and failed.
+            Raises wire.Fault for wrong arguments and StoreError when it ran and failed. None for a
+            tool that only the daemon can run.
     """
 
     descriptor: dict[str, Any]
-    run: Callable[[str, dict[str, Any]], str]
+    run: Callable[[str, dict[str, Any]], str] | None
 
     @property
     def name(self) -> str:
@@ -27,3 +28,17 @@ class Tool(NamedTuple):
     def read_only(self) -> bool:
         """Whether calling it twice is the same as calling it once."""
         return bool(self.descriptor["annotations"]["readOnlyHint"])
+
+
+class Toolset(NamedTuple):
+    """Tools that are offered together.
+
+    Attributes:
+        name: what a client asks for.
+        tools: its tools.
+        instructions: what an assistant is told about them when it connects.
+    """
+
+    name: str
+    tools: tuple[Tool, ...]
+    instructions: str

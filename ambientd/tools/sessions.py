@@ -7,7 +7,16 @@ from typing import Any
 from ambientd import wire
 from ambientd.store import reading, states
 from ambientd.store.turns import is_integer
-from ambientd.tools.registry import Tool
+from ambientd.tools.registry import Tool, Toolset
+
+INSTRUCTIONS = """\
+Ambient turns speech near the user's computer into text while people talk. These
+tools only read.
+To answer "what did they just say?": call `status`; if `live` is null, nobody is being recorded now.
+Else call `transcript` with that id. Keep the answer's `next`, and pass it as `since` the next time:
+only new lines come back. Lines never change; a turn is readable about half a second after its end.
+Stop polling when `state` is done. At pending the recording waits: text, or the rest of it, comes
+only when the daemon works on it again. Older recordings are in `sessions`."""
 
 MAX_RESULT_CHARS = 500_000
 """Assistants that cut long results are asked to take this much; `since` keeps polls far below."""
@@ -144,3 +153,5 @@ TOOLS = (
         _status,
     ),
 )
+
+TOOLSET = Toolset("sessions", TOOLS, INSTRUCTIONS)

@@ -22,6 +22,8 @@ UNFINISHED = ("live", "transcribing")
 def main(arguments: list[str]) -> int:
     """Run one verb and return the exit code."""
     chosen = _parser().parse_args(arguments)
+    if chosen.verb == "mcp":
+        return _mcp(chosen)
     try:
         chosen.run(chosen)
         sys.stdout.flush()
@@ -49,13 +51,20 @@ def _parser() -> argparse.ArgumentParser:
         f"else {wire.default_root()}.",
     )
     parser.add_argument("--version", action="version", version=f"ambient {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    # `ambient mcp` itself never gets here; this is for its help, and for what it does not take.
-    _verb(
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True, dest="verb")
+    # `ambient mcp` without options never gets here.
+    served = _verb(
         verbs,
         "mcp",
         "serve the sessions to an MCP client on stdin and stdout",
         "Register it with an assistant by the absolute path of this program and the argument mcp.",
+    )
+    served.add_argument(
+        "--toolsets",
+        metavar="NAMES",
+        help="what the assistant is offered: sessions (the default: it reads), control (it starts "
+        "and stops recordings, where the setting mcp.allow_control is on), or both with a comma "
+        "between",
     )
     sessions = _verb(verbs, "sessions", "list the sessions, newest first")
     sessions.set_defaults(run=_sessions)
@@ -99,6 +108,13 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no count of lines")
     return int(text)
+
+
+def _mcp(chosen: argparse.Namespace) -> int:
+    from ambient_cli import shim
+
+    toolsets: str | None = chosen.toolsets
+    return shim.main(toolsets)
 
 
 def _sessions(chosen: argparse.Namespace) -> None:

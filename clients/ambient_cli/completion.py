@@ -4,7 +4,7 @@ from __future__ import annotations
 
 VERBS = {
     "ambient": {
-        "mcp": (),
+        "mcp": ("--toolsets",),
         "sessions": ("--json",),
         "status": ("--json",),
         "show": ("--json", "--since", "--verbatim", "--follow", "latest", "live"),

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 
-from ambient_cli import root
+from ambient_cli import asked
 from ambientd import __version__, dial, wire
 
 CONNECT_TIMEOUT_S = 1.0
@@ -38,18 +38,20 @@ class Finder:
 
     Args:
         program: what messages begin with.
+        toolsets: what an assistant is offered over the connection.
     """
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, toolsets: tuple[str, ...] = asked.DEFAULT_TOOLSETS) -> None:
         self._program = program
+        self._toolsets = toolsets
         self._root: str | None = None
         self._root_of_last_resort: str | None = None
         self._next_try_s = 0.0
         self._hangs = 0
         self._said: set[str] = set()
         try:
-            self._root = root.named()
-            self._root_of_last_resort = self._root or root.default()
+            self._root = asked.named()
+            self._root_of_last_resort = self._root or asked.default()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
             self.say(str(error))
 
@@ -115,7 +117,7 @@ class Finder:
             "client": "ambient mcp",
             "version": __version__,
             "root": self._root,
-            "toolsets": ["sessions"],
+            "toolsets": list(self._toolsets),
         }
         request = {"jsonrpc": "2.0", "id": 0, "method": "ambient/attach", "params": params}
         answer = dial.exchange(link, wire.encode(request), ATTACH_TIMEOUT_S).get("result")
@@ -127,6 +129,11 @@ class Finder:
         version = str(answer.get("version"))
         if version.split(".")[:2] != __version__.split(".")[:2]:
             self.say(f"the daemon is version {version}, this is {__version__}; restart the service")
+        offered = answer.get("toolsets")
+        known = offered if isinstance(offered, list) else []
+        missing = [name for name in self._toolsets if name not in known]
+        if missing:
+            self.say(f"the daemon has no toolset {', '.join(missing)}; restart the service")
         theirs = str(answer.get("root"))
         if self._root is None:
             # Also when it goes: what it served is what is being read.

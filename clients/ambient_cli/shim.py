@@ -16,6 +16,7 @@ import sys
 import time
 from collections import deque
 
+from ambient_cli import asked
 from ambient_cli.link import Finder, NoRootError
 from ambientd import wire
 
@@ -33,6 +34,9 @@ MAX_PENDING = 10_000
 ANSWER_DEADLINE_S = 10.0
 """A daemon that owes an answer and sends nothing, or that takes nothing, for this long is taken for
 dead."""
+
+SLOW_ANSWER_DEADLINE_S = 60.0
+"""The same while all that it owes are calls that do something: a microphone may open slowly."""
 
 SAFE_METHODS = frozenset(
     {
@@ -60,7 +64,10 @@ class Pending:
 class Shim:
     """The relay's state: two buffers, the link to the daemon, and what is unanswered."""
 
-    def __init__(self, stdin_fd: int, stdout_fd: int, finder: Finder) -> None:
+    def __init__(
+        self, stdin_fd: int, stdout_fd: int, finder: Finder, toolsets: tuple[str, ...]
+    ) -> None:
+        self._toolsets = toolsets
         self._stdin_fd = stdin_fd
         self._stdout_fd = stdout_fd
         self._finder = finder
@@ -119,8 +126,12 @@ class Shim:
         if self._link is None or not listening or not (self._pending or self._to_daemon):
             return None
         since_s = self._last_heard_s if self._pending else self._last_sent_s
-        left_s = since_s + ANSWER_DEADLINE_S - time.monotonic()
+        left_s = since_s + self._deadline_s() - time.monotonic()
         return max(0.0, left_s) * 1000 + 1
+
+    def _deadline_s(self) -> float:
+        is_slow = bool(self._pending) and not any(_is_safe(one.request) for one in self._pending)
+        return SLOW_ANSWER_DEADLINE_S if is_slow else ANSWER_DEADLINE_S
 
     def _read_client(self) -> None:
         data = os.read(self._stdin_fd, READ_BYTES)
@@ -150,7 +161,7 @@ class Shim:
     def _forward(self, line: bytes) -> None:
         pending = _owed_answer(line)
         if pending is not None:
-            if not self._pending:
+            if self._deadline_s() > ANSWER_DEADLINE_S or not self._pending:
                 self._last_heard_s = time.monotonic()
             self._pending.append(pending)
         if not self._to_daemon:
@@ -162,8 +173,10 @@ class Shim:
         from pathlib import Path
 
         from ambientd import mcp
+        from ambientd.tools import toolsets
 
-        answer = mcp.handle(line, Path(self._finder.known_root()))
+        offered = toolsets.chosen(self._toolsets)
+        answer = mcp.handle(line, Path(self._finder.known_root()), offered)
         if answer is not None:
             self._to_client += wire.encode(answer)
 
@@ -229,7 +242,7 @@ class Shim:
                 self._to_client += wire.encode(wire.error(fault))
 
     def _give_up_on_daemon(self) -> None:
-        self._finder.say(f"the daemon has not answered for {ANSWER_DEADLINE_S:g} s")
+        self._finder.say(f"the daemon has not answered for {self._deadline_s():g} s")
         self._finder.avoid_for_a_while()
         self._lose_daemon()
 
@@ -271,15 +284,26 @@ def _is_safe(request: wire.Request | None) -> bool:
     return not isinstance(name, str) or mcp.is_read_only(name)
 
 
-def main() -> int:
-    """Run the shim on this process's own stdin and stdout."""
+def main(toolsets: str | None = None) -> int:
+    """Run the shim on this process's own stdin and stdout.
+
+    Args:
+        toolsets: what the command line says of them; None if it says nothing.
+    """
     # The default action: a handler could keep a process alive whose client wants it gone.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     stdout_fd = os.dup(1)
     # Whatever prints from here on lands on stderr and cannot corrupt the protocol.
     os.dup2(2, 1)
+    offered: tuple[str, ...] = asked.DEFAULT_TOOLSETS
     try:
-        Shim(0, stdout_fd, Finder("ambient mcp")).run()
+        offered = asked.toolsets(toolsets)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the settings, say it
+        sys.stderr.write(f"ambient mcp: {error}\n")
+        if toolsets is not None:
+            return wire.EXIT_USAGE
+    try:
+        Shim(0, stdout_fd, Finder("ambient mcp", offered), offered).run()
     except BrokenPipeError:
         pass  # the client is gone; there is nobody to tell
     except (NoRootError, OSError) as error:

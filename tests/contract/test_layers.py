@@ -40,6 +40,7 @@ LAYERS = (
     {"daemon"},
     {"report"},
     {"control"},
+    {"assistant"},
     {"main"},
     {"__main__"},
 )

@@ -173,7 +173,7 @@ def test_bash_completes_verbs_and_options(at: running.Place) -> None:
     for words, cursor, expected in (
         ("ambient s", 1, {"sessions", "status", "show"}),
         ("ambient show --f", 2, {"--follow"}),
-        ("ambientctl re", 1, {"record"}),
+        ("ambientctl re", 1, {"record", "resume"}),
     ):
         command = words.split()[0]
         code = f"{script}\nCOMP_WORDS=({words}); COMP_CWORD={cursor}\n_{command}_complete\n"

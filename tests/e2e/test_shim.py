@@ -426,7 +426,7 @@ def test_a_daemon_that_takes_nothing_is_not_waited_for_at_the_end(
         stdin, to_shim = os.pipe()
         monkeypatch.setenv("AMBIENT_HOME", str(at.root))
         finder = link_module.Finder("ambient mcp")
-        relay = shim_module.Shim(stdin, os.open(os.devnull, os.O_WRONLY), finder)
+        relay = shim_module.Shim(stdin, os.open(os.devnull, os.O_WRONLY), finder, ("sessions",))
         thread = threading.Thread(target=relay.run, daemon=True)
         thread.start()
         link, _ = listener.accept()

@@ -8,7 +8,7 @@ from typing import Any
 from ambientd import wire
 from ambientd.errors import StoreError
 from ambientd.mcp import engine
-from ambientd.tools.registry import Tool
+from ambientd.tools.registry import Tool, Toolset
 
 
 def _descriptor(name: str, description: str) -> dict[str, Any]:
@@ -43,7 +43,11 @@ def main() -> None:
         except wire.Fault as fault:
             answer: dict[str, Any] | None = wire.error(fault)
         else:
-            answer = engine.answer(request, Path("/nonexistent"), TOOLS) if request else None
+            answer = (
+                engine.answer(request, Path("/nonexistent"), (Toolset("table", TOOLS, ""),))
+                if request
+                else None
+            )
         if answer is not None:
             sys.stdout.buffer.write(wire.encode(answer))
             sys.stdout.buffer.flush()

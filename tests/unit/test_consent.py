@@ -25,6 +25,8 @@ COMMANDS: dict[str, Callable[[State], State]] = {
     "stop": consent.stop,
     "pause": consent.pause,
     "resume": consent.resume,
+    "assistant's pause": lambda state: consent.pause(state, by_assistant=True),
+    "assistant's resume": lambda state: consent.resume(state, by_assistant=True),
     "mute": lambda state: consent.mute(state, "room"),
     "unmute": lambda state: consent.unmute(state, "room"),
 }
@@ -37,7 +39,7 @@ ALLOWED = {
     Phase.DEAF: {"record", "go on", "arm"},
     Phase.ARMED: {"record", "speech", "arm", "disarm"},
     Phase.STARTING: {"arm", "stop"},
-    Phase.RECORDING: {"arm", "stop", "pause", "mute"},
+    Phase.RECORDING: {"arm", "stop", "pause", "assistant's pause", "mute"},
     Phase.PAUSED: {"arm", "stop", "resume", "mute"},
     Phase.CLOSING: {"arm", "stop"},
 }
@@ -79,6 +81,8 @@ def allowed(state: State) -> set[str]:
     names = set(ALLOWED[state.phase])
     if state.standing is not None:
         names.add("disarm")
+    if state.phase is Phase.PAUSED and state.is_assistants_pause:
+        names |= {"pause", "assistant's resume"}
     if state.muted and state.phase in consent.IN_SESSION:
         names = (names - {"mute"}) | {"unmute"}
     return names
@@ -130,6 +134,14 @@ def test_a_session_that_began_by_itself_ends_with_its_consent_and_another_does_n
     assert consent.disarm(by_itself).phase is Phase.CLOSING
     asked_for = consent.started(consent.start(armed, RECORD), "today")
     assert consent.disarm(asked_for) == asked_for._replace(standing=None)
+
+
+def test_what_a_person_paused_an_assistant_does_not_resume() -> None:
+    state = consent.started(consent.start(State(), RECORD), "today")
+    paused = consent.pause(consent.pause(state, by_assistant=True))
+    with pytest.raises(RefusedError, match="a person paused it"):
+        consent.resume(paused, by_assistant=True)
+    assert consent.resume(paused) == state
 
 
 def test_a_session_that_ends_leaves_standing_consent_as_it_is() -> None:

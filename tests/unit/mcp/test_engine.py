@@ -13,8 +13,8 @@ import pytest
 from ambientd import mcp, wire
 from ambientd.errors import StoreError
 from ambientd.mcp import engine
-from ambientd.tools import sessions
-from ambientd.tools.registry import Tool
+from ambientd.tools import toolsets
+from ambientd.tools.registry import Tool, Toolset
 
 ROOT = Path("/nowhere")
 PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
@@ -45,19 +45,21 @@ TOOLS = (
     tool("defect", _defect),
     tool("failure", _failure),
     tool("fault", _fault),
+    tool("act", None, read_only=False),
 )
+OFFERED = (Toolset("test", TOOLS, "Ask."),)
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
     params = {"name": name, "arguments": arguments}
-    answer = mcp.answer(wire.Request("tools/call", "id", params, False), ROOT, TOOLS)
+    answer = mcp.answer(wire.Request("tools/call", "id", params, False), ROOT, OFFERED)
     assert answer is not None
     assert answer["id"] == "id"
     return answer
 
 
 def test_the_tools_are_those_of_the_table_and_no_others_exist() -> None:
-    listed = mcp.answer(wire.Request("tools/list", 1, None, False), ROOT, TOOLS)
+    listed = mcp.answer(wire.Request("tools/list", 1, None, False), ROOT, OFFERED)
     assert listed is not None
     assert listed["result"] == {"tools": [one.descriptor for one in TOOLS]}
     assert call("say", x=1)["result"]["content"][0]["text"] == '["/nowhere", {"x": 1}]'
@@ -98,7 +100,7 @@ def test_a_defect_is_told_to_the_log_and_only_that_it_was_one_to_the_client(
 
 def test_a_notification_runs_no_tool() -> None:
     params = {"name": "defect", "arguments": {}}
-    assert mcp.answer(wire.Request("tools/call", None, params, True), ROOT, TOOLS) is None
+    assert mcp.answer(wire.Request("tools/call", None, params, True), ROOT, OFFERED) is None
 
 
 def test_only_a_call_reads_the_disk() -> None:
@@ -110,8 +112,33 @@ def test_only_a_call_reads_the_disk() -> None:
 def test_a_call_may_be_repeated_unless_its_tool_changes_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "TOOLS", (tool("look", _say), tool("act", _say, False)))
-    assert [mcp.is_read_only(name) for name in ("look", "act", "none")] == [True, False, False]
+    monkeypatch.setattr(toolsets, "ALL", OFFERED)
+    assert [mcp.is_read_only(name) for name in ("say", "act", "none")] == [True, False, False]
+
+
+def test_what_only_a_daemon_can_do_is_told_apart_and_fails_without_one() -> None:
+    def asked(params: Any, is_notification: bool = False) -> wire.Request:
+        return wire.Request("tools/call", 1, params, is_notification)
+
+    act = {"name": "act", "arguments": {"x": 1}}
+    assert mcp.call_for_daemon(asked(act), OFFERED) == ("act", {"x": 1})
+    for other in (
+        asked(act, is_notification=True),
+        asked({"name": "say", "arguments": {}}),
+        asked({"name": "act"}),
+        asked({"name": "none", "arguments": {}}),
+        asked([]),
+        wire.Request("tools/list", 1, act, False),
+    ):
+        assert mcp.call_for_daemon(other, OFFERED) is None
+    assert "start it" in call("act")["result"]["content"][0]["text"]
+    assert call("act")["result"]["isError"] is True
+
+
+def test_an_assistant_is_told_of_the_toolsets_that_it_has() -> None:
+    answer = mcp.answer(wire.Request("initialize", 1, {}, False), ROOT, OFFERED)
+    assert answer is not None
+    assert answer["result"]["instructions"] == "Ask."
 
 
 class Pipe(io.RawIOBase):

@@ -55,7 +55,7 @@ async def test_who_sends_without_pause_leaves_the_others_their_turn(
         return real(got)
 
     monkeypatch.setattr(wire, "decode", record)
-    service = Service(tmp_path, {})
+    service = Service(tmp_path, {}, nobody)
     flooding, flood = await pair()
     asking, other = await pair()
     flood.sendall(line * 1000)
@@ -75,6 +75,10 @@ async def test_who_sends_without_pause_leaves_the_others_their_turn(
     other.close()
 
 
+async def nobody(tool: str, arguments: dict[str, Any], client: str) -> dict[str, Any]:
+    raise AssertionError(tool)
+
+
 @pytest.mark.parametrize("attached", [False, True])
 async def test_only_a_control_client_gets_answers_out_of_order(
     tmp_path: Path, attached: bool
@@ -83,7 +87,7 @@ async def test_only_a_control_client_gets_answers_out_of_order(
         await anyio.sleep(0.01)
         return {}
 
-    service = Service(tmp_path, {"ambient/slow": ControlMethod(slow, waits=True)})
+    service = Service(tmp_path, {"ambient/slow": ControlMethod(slow, waits=True)}, nobody)
     stream, theirs = await pair()
     requests = ["ambient/slow", "ping"]
     if attached:
@@ -96,4 +100,37 @@ async def test_only_a_control_client_gets_answers_out_of_order(
     with anyio.fail_after(20):
         await serve(stream, service)
     assert ids(theirs) == ([9, 0, 1] if attached else [1, 0])
+    theirs.close()
+
+
+async def test_a_call_that_is_cancelled_is_given_up_and_gets_no_answer(tmp_path: Path) -> None:
+    given_up = anyio.Event()
+
+    async def act(tool: str, arguments: dict[str, Any], client: str) -> dict[str, Any]:
+        try:
+            await anyio.sleep_forever()
+        except BaseException:
+            given_up.set()
+            raise
+        return {}
+
+    stream, theirs = await pair()
+
+    def send(method: str, params: dict[str, Any], **fields: Any) -> None:
+        theirs.sendall(
+            wire.encode({"jsonrpc": "2.0", "method": method, "params": params, **fields})
+        )
+
+    send("ambient/attach", {"toolsets": ["sessions", "control", "unheard of", 3]}, id=9)
+    send("tools/call", {"name": "pause", "arguments": {}}, id=1)
+    for other in ("1", 2, True, None, [1]):
+        send("notifications/cancelled", {"requestId": other})
+    send("ping", {}, id=2)
+    send("notifications/cancelled", {"requestId": 1})
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as serving:
+            serving.start_soon(serve, stream, Service(tmp_path, {}, act))
+            await given_up.wait()
+            theirs.shutdown(socket.SHUT_WR)
+    assert ids(theirs) == [9, 2]
     theirs.close()
