@@ -1,9 +1,10 @@
 """Whether anybody may be heard: one pure state machine for the whole daemon.
 
 ``deaf``: no stream is open. ``armed``: a person gave standing consent; streams are open, two
-seconds of them in memory, and a session starts when somebody speaks. ``starting``, ``recording``,
-``paused`` and ``closing`` are the life of a session. Every other module asks this one; what is
-refused is refused here, with what to do instead.
+seconds of them in memory, and a session starts when somebody speaks. ``checking``: a person looks
+at the levels for a few seconds, and nothing is kept. ``starting``, ``recording``, ``paused`` and
+``closing`` are the life of a session. Every other module asks this one; what is refused is refused
+here, with what to do instead.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Phase(Enum):
 
     DEAF = "deaf"
     ARMED = "armed"
+    CHECKING = "checking"
     STARTING = "starting"
     RECORDING = "recording"
     PAUSED = "paused"
@@ -102,12 +104,16 @@ def start(state: State, consent: Consent) -> State:
     if state.phase is Phase.STARTING:
         raise RefusedError("a session is being started", "wait for it", code="session_open")
     if state.phase is Phase.CLOSING:
-        raise RefusedError("a session is being closed", "try again", code="session_open")
+        raise RefusedError("the microphone is being closed", "try again", code="session_open")
     if state.phase in IN_SESSION:
         raise RefusedError(
             f"session {state.session_id} is open",
             "stop it first: ambientctl stop",
             code="session_open",
+        )
+    if state.phase is Phase.CHECKING:
+        raise RefusedError(
+            "the microphone is being tested", "end that: ambientctl stop", code="checking"
         )
     if consent.basis == ARMED and state.phase is not Phase.ARMED:
         raise _not_armed()
@@ -126,8 +132,19 @@ def go_on(state: State, consent: Consent) -> State:
     return state._replace(phase=Phase.STARTING, session=consent)
 
 
+def check(state: State) -> State:
+    """Begin to show a person the levels of the inputs."""
+    if state.phase is Phase.CHECKING:
+        raise RefusedError("it is being tested already", "wait for it", code="checking")
+    if state.phase is not Phase.DEAF:
+        raise RefusedError(
+            "the microphone is in use", "see its level: ambientctl status --watch", code="in_use"
+        )
+    return state._replace(phase=Phase.CHECKING)
+
+
 def stop(state: State) -> State:
-    """End the session, or give up its start."""
+    """End the session, or give up its start; or end the check of the levels."""
     if state.phase is Phase.CLOSING:
         return state
     if state.phase is Phase.ARMED:
@@ -142,7 +159,7 @@ def stop(state: State) -> State:
 
 
 def ended(state: State) -> State:
-    """Take note that the session's inputs are closed: back to where it came from."""
+    """Take note that the inputs of a session or a check are closed: back to where it came from."""
     phase = Phase.DEAF if state.standing is None else Phase.ARMED
     return State(phase, state.standing)
 

@@ -15,7 +15,7 @@ import anyio
 
 from ambientd import report, wire
 from ambientd.daemon import Daemon, Wish
-from ambientd.errors import CaptureError, ModelError
+from ambientd.errors import CaptureError, ModelError, RefusedError
 from ambientd.recording import Recording
 from ambientd.rpc.service import ControlMethod
 from ambientd.store import layout
@@ -23,6 +23,7 @@ from ambientd.store.session import now
 
 MAX_NAME_CHARS = 200
 MAX_SECONDS = 7 * 24 * 3600
+MAX_SOUNDCHECK_SECONDS = 60
 DEVICES_TIMEOUT_S = 10.0
 
 STOP_TIMEOUT_S = 20.0
@@ -43,6 +44,7 @@ def methods(daemon: Daemon) -> dict[str, ControlMethod]:
         "ambient/mute": ControlMethod(control.mute),
         "ambient/unmute": ControlMethod(control.unmute),
         "ambient/devices": ControlMethod(control.devices, waits=True),
+        "ambient/soundcheck": ControlMethod(control.soundcheck),
     }
 
 
@@ -173,9 +175,12 @@ class Control:
             return await self._list_devices()
 
     async def _list_devices(self) -> dict[str, Any]:
+        wanted = self._daemon.wanted_sources()
         with anyio.move_on_after(DEVICES_TIMEOUT_S):
             result = await anyio.run_process(
-                [sys.executable, "-m", "ambientd.audio.devices"], stderr=None, check=False
+                [sys.executable, "-m", "ambientd.audio.devices", json.dumps(wanted)],
+                stderr=None,
+                check=False,
             )
             answer: dict[str, Any] = json.loads(result.stdout or b"{}")
             if "devices" in answer:
@@ -187,6 +192,21 @@ class Control:
                 code=fault.get("code", "capture_failed"),
             )
         raise CaptureError("the audio system does not answer", "is the audio server running?")
+
+    async def soundcheck(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Open the inputs and look at their levels: ``{seconds}`` to what is seen so far.
+
+        With ``seconds`` it begins; without, it tells of the last one. See
+        ``ambientd.soundcheck.Soundcheck.as_json``.
+        """
+        seconds = _optional(params, "seconds", int, float)
+        if seconds is not None:
+            if not 1 <= seconds <= MAX_SOUNDCHECK_SECONDS:
+                raise _invalid(f"`seconds` must lie between 1 and {MAX_SOUNDCHECK_SECONDS}")
+            return self._daemon.check_sound(seconds).as_json()
+        if self._daemon.soundcheck is None:
+            raise RefusedError("there was none", "begin one: ambientctl devices test")
+        return self._daemon.soundcheck.as_json()
 
     async def status(self, params: dict[str, Any]) -> dict[str, Any]:
         """Say what the daemon is doing: ``{partials?}``; see ``ambientd.report``."""

@@ -37,6 +37,7 @@ from ambientd.recovery import Recovery
 from ambientd.rpc import listener
 from ambientd.rpc.service import Act, ControlMethod, Service
 from ambientd.settings import Settings
+from ambientd.soundcheck import Soundcheck
 from ambientd.speech import models
 from ambientd.standby import Standby
 from ambientd.storage import Storage
@@ -84,6 +85,7 @@ class Daemon:
         socket_path: where it listens; empty until it does.
         arming: what listens while it is armed and nobody speaks.
         service: what answers requests, once it does.
+        soundcheck: the last look at the levels; None before there was one.
         recordings: the session being recorded and those whose text is not complete yet.
         recovery: what an earlier daemon left behind.
         storage: the disk of the root.
@@ -104,6 +106,7 @@ class Daemon:
         self.started_s = 0.0
         self.last_ended = ""
         self.service: Service | None = None
+        self.soundcheck: Soundcheck | None = None
         self.arming = Arming(self._stand_by, self._begin_by_itself)
         self._sources = sources
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -340,7 +343,7 @@ class Daemon:
                     await self._standing_changed.wait()
 
     def _stand_by(self) -> Standby:
-        return Standby(self._wanted_sources(None), self._vad())
+        return Standby(self.wanted_sources(), self._vad())
 
     async def _begin_by_itself(self, opened: Mapping[str, OpenInput]) -> None:
         """Begin a session, because somebody spoke while it was armed."""
@@ -388,14 +391,38 @@ class Daemon:
         Raises:
             RefusedError: there is none.
         """
-        is_starting = self.state.phase is Phase.STARTING
+        before = self.state.phase
         self.state = consent.stop(self.state)
-        if is_starting:
+        if before is Phase.STARTING:
             self._start.cancel()
+            return None
+        if before is Phase.CHECKING and self.soundcheck is not None:
+            self.soundcheck.stop()
             return None
         recording = self._open_session()
         recording.stop("it was stopped")
         return recording
+
+    def check_sound(self, seconds: float) -> Soundcheck:
+        """Show the levels of the inputs for a while, and keep nothing; returns at once.
+
+        Raises:
+            RefusedError: the microphone is in use, or the daemon is stopping.
+        """
+        if self._stopping.is_set() or self._tasks is None:
+            raise RefusedError("the daemon is stopping", code="stopping")
+        self.state = consent.check(self.state)
+        self.soundcheck = Soundcheck(self.wanted_sources(), self._vad(), seconds)
+        self._tasks.start_soon(self._check_sound, self.soundcheck)
+        return self.soundcheck
+
+    async def _check_sound(self, soundcheck: Soundcheck) -> None:
+        try:
+            await soundcheck.run()
+        except Exception as raised:  # noqa: BLE001 - whatever went wrong, the daemon goes on
+            logs.event("soundcheck.failed", level=logging.ERROR, exc_info=True, reason=str(raised))
+        finally:
+            self._session_ended()
 
     def pause(self, *, by_assistant: bool = False) -> Recording:
         """Close the microphone inside the session; returns at once.
@@ -453,7 +480,7 @@ class Daemon:
         by_itself = allowed.basis == consent.ARMED
         silence = "armed.silence_minutes" if by_itself else "session.silence_minutes"
         return Wanted(
-            sources=self._wanted_sources(wish.call),
+            sources=self.wanted_sources(wish.call),
             name=wish.name,
             consent=allowed,
             limits=Limits(
@@ -467,7 +494,12 @@ class Daemon:
             floor_bytes=self.storage.floor_bytes,
         )
 
-    def _wanted_sources(self, call: bool | None) -> dict[str, Source]:
+    def wanted_sources(self, call: bool | None = None) -> dict[str, Source]:
+        """Return what would be opened by track.
+
+        Args:
+            call: whether that has the track ``call``; None as the setting has it.
+        """
         if call is None:
             call = self.settings.text("capture.call") != "off"
         return {track: self._sources[track] for track in ([ROOM, CALL] if call else [ROOM])}
@@ -541,6 +573,8 @@ class Daemon:
             # A person who stops the daemon does not want it to listen when it is back.
             await self.arming.leave()
             await finishing.apart(standing.forget, self.root)
+            if self.soundcheck is not None:
+                self.soundcheck.stop()
             if (open_now := self.listening) is not None:
                 self.state = consent.stop(self.state)
                 open_now.stop("the daemon was stopped")

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from ambientd import __version__, consent
+from ambientd.consent import Phase
 from ambientd.daemon import Daemon
 from ambientd.guards import End, is_announced
 from ambientd.recording import Recording
@@ -61,6 +62,8 @@ def _why(daemon: Daemon, open_now: Recording | None) -> str:
     if open_now is not None:
         given = open_now.session.meta["consent"]
         return f"{ASKED_WITH.get(given['basis'], given['basis'])}, by {given['by']}"
+    if daemon.state.phase is Phase.CHECKING:
+        return "ambientctl devices test; nothing is kept"
     if (standing := daemon.state.standing) is not None:
         return f"ambientctl arm, by {standing.by}; a session begins when somebody speaks"
     if daemon.recordings:

@@ -37,6 +37,8 @@ class StandbyTrack:
         problem: why it is not heard, or an empty string.
         level_dbfs: how loud it is; None while it is not known.
         peak_dbfs: the same of its peak.
+        voice: how likely there was a voice a moment ago, 0 to 1; None unless that is wanted.
+        is_speech: whether somebody speaks, as far as that is wanted.
         state: ``ok``, ``waiting``, ``muted`` or ``digital_silence``.
     """
 
@@ -45,6 +47,8 @@ class StandbyTrack:
         self.problem = ""
         self.level_dbfs: float | None = None
         self.peak_dbfs: float | None = None
+        self.voice: float | None = None
+        self.is_speech = False
         self._hearing = hearing.Hearing()
 
     @property
@@ -59,7 +63,8 @@ class StandbyTrack:
     def miss(self, problem: str) -> None:
         """Take note that it is not heard."""
         self.known, self.problem = Input(""), problem
-        self.level_dbfs = self.peak_dbfs = None
+        self.level_dbfs = self.peak_dbfs = self.voice = None
+        self.is_speech = False
 
     def take(self, event: dict[str, Any]) -> None:
         """Take what a capture child says of its level."""
@@ -74,15 +79,19 @@ class Standby:
     Args:
         sources: what to open, by track.
         vad: the segmenter's rules.
+        only_shows: whether speech is shown, and begins nothing.
 
     Attributes:
         tracks: how each input is.
     """
 
-    def __init__(self, sources: Mapping[str, Source], vad: Mapping[str, Any]) -> None:
+    def __init__(
+        self, sources: Mapping[str, Source], vad: Mapping[str, Any], *, only_shows: bool = False
+    ) -> None:
         self.tracks = {track: StandbyTrack() for track in sources}
         self._sources = sources
         self._vad = dict(vad)
+        self._only_shows = only_shows
         self._open: dict[str, OpenInput] = {}
         self._spoken = anyio.Event()
 
@@ -129,16 +138,26 @@ class Standby:
                 await anyio.sleep(AGAIN_S)
                 continue
             try:
-                await ear.send("configure", vad=self._vad, tracks=tracks)
+                await ear.send(
+                    "configure", vad=self._vad, tracks=tracks, tells_voice=self._only_shows
+                )
                 async for event in ear.events():
-                    # Of an input that was lost a moment ago there is nothing to be recorded.
-                    if event["event"] == "speech" and event["track"] in self._open:
-                        logs.event("speech.noticed", track=event["track"])
-                        self._spoken.set()
+                    self._hear(event)
             finally:
                 await ear.end(0)
             logs.event("ear.lost", level=logging.WARNING)
             await anyio.sleep(AGAIN_S)
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        track = event["track"]
+        if track not in self._open:
+            return  # of an input that was lost a moment ago there is nothing to be recorded
+        if event["event"] == "voice":
+            self.tracks[track].voice = event["probability"]
+            self.tracks[track].is_speech = event["is_speech"]
+        elif not self._only_shows:
+            logs.event("speech.noticed", track=track)
+            self._spoken.set()
 
     async def _keep_open(self, track: str, ear_fd: int) -> None:
         """Have an input open whenever it is there."""

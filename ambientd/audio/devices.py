@@ -1,4 +1,6 @@
-"""`python -m ambientd.audio.devices`: the input devices, as one line of JSON.
+"""`python -m ambientd.audio.devices WANTED`: the input devices, as one line of JSON.
+
+WANTED is a JSON object: by track what would be opened for it.
 
 A process of its own each time, because PortAudio looks for devices only when it starts.
 """
@@ -9,7 +11,7 @@ import json
 import os
 import sys
 
-from ambientd.audio import portaudio
+from ambientd.audio import portaudio, selection
 from ambientd.errors import CaptureError
 
 
@@ -18,7 +20,9 @@ def main() -> int:
     answer_fd = os.dup(1)
     os.dup2(2, 1)  # PortAudio's backends print
     try:
-        answer: dict[str, object] = {"devices": portaudio.list_inputs()}
+        listed = portaudio.list_inputs()
+        selection.mark_chosen(listed, json.loads(sys.argv[1]))
+        answer: dict[str, object] = {"devices": listed}
     except CaptureError as error:
         fault = {"code": error.code, "message": error.message, "hint": error.hint}
         answer = {"fault": fault}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ambientd.audio.pulse import PulseSource
@@ -81,6 +81,30 @@ def find(sources: Sequence[PulseSource], name: str) -> PulseSource | None:
             code="no_such_device",
         )
     return fitting[0] if fitting else None
+
+
+def mark_chosen(listed: Sequence[dict[str, Any]], wanted: Mapping[str, dict[str, Any]]) -> None:
+    """Say of each listed input which track would be recorded from it: ``chosen``, null for none.
+
+    Args:
+        listed: the inputs as ``portaudio.list_inputs`` has them; it is added to them.
+        wanted: by track what to open, as in ``ambientd.audio.capture.make_source``.
+    """
+    for one in listed:
+        one["chosen"] = None
+    for track, source in wanted.items():
+        if source["kind"] == "file":
+            continue
+        name = source["name"]
+        if name is None:
+            by_itself = "default" if source["kind"] == "device" else "played"
+            fitting = [one for one in listed if one[by_itself]]
+        else:
+            fitting = [one for one in listed if name in (one["id"], one["name"])] or [
+                one for one in listed if name.lower() in one["name"].lower()
+            ]
+        if len(fitting) == 1:
+            fitting[0]["chosen"] = track
 
 
 def rates_hz(device: dict[str, Any]) -> list[int]:

@@ -3,7 +3,8 @@
 It hears the tracks through pipes, runs the voice detector and nothing else, keeps no audio, and
 says when somebody speaks.
 
-Order: ``configure``. Event: ``speech``.
+Order: ``configure``. Events: ``speech``, and where it is wanted ``voice``, four times a second: how
+likely a voice was.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import select
 import signal
 import threading
+from collections import deque
 from typing import Any
 
 import numpy
@@ -28,18 +30,27 @@ FRAME_BYTES = FRAME_SAMPLES * SAMPLE_BYTES
 _FULL_SCALE = 32768.0
 
 
+VOICE_FRAMES = 8
+"""In a ``voice`` event; a frame has 32 ms."""
+
+
 class Ear:
     """Hears one track.
 
     Args:
         rules: the segmenter's rules: what is speech here is a turn there.
+
+    Attributes:
+        is_speech: whether somebody speaks.
+        probabilities: how likely each frame held a voice, until somebody takes them out.
     """
 
     def __init__(self, rules: Rules) -> None:
         self._vad = Vad()
         self._segmenter = Segmenter(rules)
         self._unheard = b""
-        self._is_speech = False
+        self.is_speech = False
+        self.probabilities: deque[float] = deque(maxlen=VOICE_FRAMES)
 
     def hear(self, samples: bytes) -> bool:
         """Take int16 samples at 16 kHz; tell whether somebody began to speak in them."""
@@ -48,9 +59,11 @@ class Ear:
         while len(self._unheard) >= FRAME_BYTES:
             frame, self._unheard = self._unheard[:FRAME_BYTES], self._unheard[FRAME_BYTES:]
             values = numpy.frombuffer(frame, dtype=numpy.int16).astype(numpy.float32)
-            self._segmenter.push(self._vad.probability(values / _FULL_SCALE))
-            began |= self._segmenter.is_speech and not self._is_speech
-            self._is_speech = self._segmenter.is_speech
+            probability = self._vad.probability(values / _FULL_SCALE)
+            self._segmenter.push(probability)
+            self.probabilities.append(probability)
+            began |= self._segmenter.is_speech and not self.is_speech
+            self.is_speech = self._segmenter.is_speech
         return began
 
 
@@ -63,8 +76,13 @@ def listen(pipe: ParentPipe, order: dict[str, Any]) -> None:
             name, ear = tracks[fd]
             if not samples:
                 del tracks[fd]
-            elif ear.hear(samples):
+                continue
+            if ear.hear(samples):
                 pipe.send("speech", track=name)
+            if order["tells_voice"] and len(ear.probabilities) == VOICE_FRAMES:
+                voice = max(ear.probabilities)
+                pipe.send("voice", track=name, probability=voice, is_speech=ear.is_speech)
+                ear.probabilities.clear()
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ VERBS = {
         "resume": ("--json",),
         "mute": ("--json", "room", "call"),
         "unmute": ("--json", "room", "call"),
-        "devices": ("--json",),
+        "devices": ("--json", "test"),
     },
 }
 

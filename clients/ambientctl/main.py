@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     except TimeoutError:
         return _fail("the daemon did not answer in time", "look at its log", wire.EXIT_FAILED)
     except KeyboardInterrupt:
-        if arguments.run is _record:
+        if arguments.run is _record or getattr(arguments, "action", None) == "test":
             _take_back()
         return 130  # 128 + SIGINT, as shells report it
     except OSError as error:
@@ -138,7 +138,14 @@ def _parser() -> argparse.ArgumentParser:
             choices=("room", "call"),
             help="room: the microphone; call: what the speakers play",
         )
-    devices = verbs.add_parser("devices", help="list the input devices; * is the default")
+    devices = verbs.add_parser(
+        "devices",
+        help="list the input devices, or test what is heard",
+        description="Lists the input devices: > is the one that would be recorded, * the default, "
+        "+ what the speakers play. With test it opens what would be recorded for ten seconds, "
+        "shows how loud it is and whether that is taken for speech, and keeps nothing.",
+    )
+    devices.add_argument("action", nargs="?", choices=("test",), help="hear for ten seconds")
     devices.set_defaults(run=_devices)
     for verb in (status, record, stop, arm, disarm, pause, resume, mute, unmute, devices):
         verb.add_argument("--json", action="store_true", help="print the answer as JSON")
@@ -181,7 +188,11 @@ def _stop(arguments: argparse.Namespace) -> str:
     if answer["problem"]:
         hint = "see ambientctl status and the daemon's log"
         raise DaemonFault({"message": answer["problem"], "data": {"hint": hint}})
-    return _json(answer) if arguments.json else f"{answer['id'] or 'the start was given up'}\n"
+    return (
+        _json(answer)
+        if arguments.json
+        else f"{answer['id'] or 'nothing was recorded yet; it is given up'}\n"
+    )
 
 
 def _arm(arguments: argparse.Namespace) -> str:
@@ -214,6 +225,12 @@ def _tell(arguments: argparse.Namespace) -> str:
 
 
 def _devices(arguments: argparse.Namespace) -> str:
+    if arguments.action == "test":
+        # Only now: it is rarely wanted.
+        from ambientctl import soundcheck
+
+        answer = soundcheck.run(None if arguments.json else sys.stdout)
+        return _json(answer) if arguments.json else soundcheck.summary(answer)
     answer = call("ambient/devices", {}, OPEN_S)
     return _json(answer) if arguments.json else show.devices(answer)
 

@@ -112,9 +112,11 @@ def devices(answer: dict[str, Any]) -> str:
         )
     rows = [
         (
-            "*" if device["default"] else "+" if device["played"] else " ",
+            (">" if device["chosen"] else " ")
+            + ("*" if device["default"] else "+" if device["played"] else " "),
             device["name"],
-            f"{device['host_api']}, {device['rate_hz']:g} Hz, {device['channels']} channel(s)",
+            f"{device['host_api']}, {device['rate_hz']:g} Hz, {device['channels']} channel(s)"
+            + (f", recorded as {device['chosen']}" if device["chosen"] else ""),
         )
         for device in found
     ]

@@ -36,7 +36,7 @@ LAYERS = (
     {"track"},
     {"inputs", "standing"},
     {"recording", "recovery", "storage", "standby"},
-    {"arming", "continuing"},
+    {"arming", "continuing", "soundcheck"},
     {"daemon"},
     {"report"},
     {"control"},

@@ -134,7 +134,19 @@ def test_devices_lists_what_the_audio_server_has_by_the_names_that_people_know(
         "call.monitor",
     ]
     assert sum(one["played"] for one in devices) == 1
-    assert "* Remapped Monitor of Null Output" in table
+    assert ">* Remapped Monitor of Null Output" in table
+    assert {one["id"]: one["chosen"] for one in devices if one["chosen"]} == {"mic": "room"}
+
+
+def test_devices_marks_what_the_settings_choose(place: running.Place) -> None:
+    place.environ["AMBIENT_CAPTURE_DEVICE"] = "call.monitor"
+    place.environ["AMBIENT_CAPTURE_CALL"] = "auto"
+    with running.daemon(place):
+        devices = json.loads(place.ctl("devices", "--json").stdout)["devices"]
+    chosen = {one["chosen"]: one for one in devices if one["chosen"]}
+    assert set(chosen) == {"room", "call"}
+    assert chosen["room"]["id"] == "call.monitor"
+    assert chosen["call"]["played"]
 
 
 @pytest.mark.parametrize(
