@@ -259,9 +259,9 @@ def test_what_prints_inside_it_does_not_reach_the_client(at: running.Place) -> N
         "import ambientd.mcp as mcp\n"
         "from ambient_cli import shim\n"
         "real = mcp.handle\n"
-        "def noisy(line, root):\n"
+        "def noisy(line, root, offered):\n"
         "    print('noise'); __import__('os').system('echo more noise')\n"
-        "    return real(line, root)\n"
+        "    return real(line, root, offered)\n"
         "mcp.handle = noisy\n"
         "raise SystemExit(shim.main())\n"
     )
