@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from ambientd import __version__, logs, wire
+from ambientd import __version__, logs, mcp, wire
 from ambientd.errors import AmbientError, RefusedError
 from ambientd.rpc.outbox import Outbox, StalledError
 from ambientd.rpc.service import Client, Service
@@ -84,7 +84,7 @@ class Connection:
             return
         if request is None:
             return
-        if request.method == CANCELLED and request.is_notification:
+        if request.method == CANCELLED and request.is_notification and self._client.is_attached:
             self._cancel(request.params)
         elif self._service.waits(request, self._client):
             # Known from here on: its cancellation may be in what was received together with it.
@@ -99,13 +99,17 @@ class Connection:
         try:
             with scope:
                 await self._answer(request)
+            if scope.cancelled_caught:
+                # Answered all the same: the relay counts answers (ADR 0008).
+                given_up = wire.result(request.id, mcp.tool_failure("it was cancelled"))
+                self._outbox.put(wire.encode(given_up))
         finally:
             # Unless a client that names two requests alike has put another one there.
             if request.id is not None and self._waiting.get(request.id) is scope:
                 del self._waiting[request.id]
 
     def _cancel(self, params: object) -> None:
-        """Give up a request of this connection; it gets no answer."""
+        """Give up a call of this connection that does something; others are done in no time."""
         named = params.get("requestId") if isinstance(params, dict) else None
         if isinstance(named, str | int) and not isinstance(named, bool):
             for known, scope in self._waiting.items():
