@@ -13,6 +13,9 @@ from ambientd.standby import Standby, StandbyTrack
 
 ROW_S = 0.5
 
+OPEN_WITHIN_S = 5.0
+"""For so long an input is waited for before the time begins to run."""
+
 
 class Soundcheck:
     """One look at the inputs; build it and run it once.
@@ -20,7 +23,7 @@ class Soundcheck:
     Args:
         sources: what to open, by track.
         vad: the segmenter's rules.
-        seconds: for how long, from when an input is open.
+        seconds: for how long, from when an input is heard.
 
     Attributes:
         is_over: whether it has ended.
@@ -46,14 +49,22 @@ class Soundcheck:
             with self._scope:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._standby.run)
-                    for _ in range(round(self._seconds / ROW_S)):
-                        await anyio.sleep(ROW_S)
-                        for track, told in self._standby.tracks.items():
-                            self._rows[track].append(_row(told))
+                    await self._look()
                     group.cancel_scope.cancel()
         finally:
             self.is_over = True
             logs.event("soundcheck.ended")
+
+    async def _look(self) -> None:
+        tracks = self._standby.tracks
+        for _ in range(round(OPEN_WITHIN_S / ROW_S)):
+            if any(told.level_dbfs is not None for told in tracks.values()):
+                break
+            await anyio.sleep(ROW_S)
+        for _ in range(round(self._seconds / ROW_S)):
+            await anyio.sleep(ROW_S)
+            for track, told in tracks.items():
+                self._rows[track].append(_row(told))
 
     def as_json(self) -> dict[str, Any]:
         """Return what was seen so far: by track its device, how it is, and a row each half second.
