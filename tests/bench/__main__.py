@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from tests.bench import accuracy, flood, live, load, peers, reading, sets, start
+from tests.bench import accuracy, armed, flood, live, load, peers, reading, sets, start, tracks
 
 
 def main() -> None:
@@ -50,6 +50,10 @@ def main() -> None:
     load_parser = benches.add_parser("load", help="a recording while a hundred clients poll it")
     load_parser.add_argument("--clients", type=int, default=load.CLIENTS, help="how many (100)")
     load_parser.set_defaults(run=lambda chosen: load.run(chosen.clients))
+    armed_parser = benches.add_parser("armed", help="processor and memory while nobody speaks")
+    armed_parser.set_defaults(run=lambda chosen: armed.run())
+    tracks_parser = benches.add_parser("tracks", help="word error rates of two talks at once")
+    tracks_parser.set_defaults(run=lambda chosen: tracks.run())
     chosen = parser.parse_args()
     if "sets" in chosen:
         chosen.sets = which(parser, chosen.sets)
