@@ -14,8 +14,9 @@ from ambientd.speech.engine import Decode, Effort
 LOOP_COMPRESSION = 2.4
 """The limit of the reference implementation of Whisper; see ``compression``."""
 
-REPEATS = 3
-LONGEST_PHRASE = 8
+SHORT_PHRASE = 3
+"""People say two or three words twice in a row, and more words hardly ever; a model says the whole
+turn twice, most of all in short ones."""
 
 MAX_NO_SPEECH = 0.5
 MIN_MEAN_LOGPROB = -1.0
@@ -74,12 +75,13 @@ def compression(text: str) -> float:
 
 
 def repeats(text: str) -> bool:
-    """Tell whether a phrase of two words or more comes three times in a row."""
-    said = text.lower().split()
-    for length in range(2, LONGEST_PHRASE + 1):
-        for start in range(len(said) - REPEATS * length + 1):
+    """Tell whether a phrase comes twice in a row, or three times if it has two or three words."""
+    said = ["".join(filter(str.isalnum, word)) for word in text.lower().split()]
+    for length in range(2, len(said) // 2 + 1):
+        times = 3 if length <= SHORT_PHRASE else 2
+        for start in range(len(said) - times * length + 1):
             phrase = said[start : start + length]
-            if said[start : start + REPEATS * length] == phrase * REPEATS:
+            if said[start : start + times * length] == phrase * times:
                 return True
     return False
 
