@@ -21,9 +21,11 @@ from ambientd.audio.source import BLOCK_MS, Instant, Source
 from ambientd.units import SAMPLE_BYTES, SPOOL_RATE_HZ, frames_to_ms, ms_to_frames
 
 KEEP_MS = 2000
-STEP_S = 0.1
-LOOK_S = 0.25
-REPORT_S = 0.5
+STEP_S = 0.25
+"""What is heard is taken and told so often: a session begins that much later at most, and with the
+two seconds before it. Every step costs."""
+
+STEPS_PER_REPORT = 2
 
 PIPE_BYTES = 4096
 """A write of so much goes into a pipe whole or not at all (PIPE_BUF of Linux, pipe(7)); less than
@@ -46,7 +48,7 @@ class Preroll:
         self._send = send
         self._ear_fd = ear_fd
         self._attention = Attention(source, send)
-        self._meter = Meter(int(REPORT_S * 1000) // BLOCK_MS)
+        self._meter = Meter(int(STEPS_PER_REPORT * STEP_S * 1000) // BLOCK_MS)
         self._resampler = Resampler(source.rate_hz, SPOOL_RATE_HZ)
         self._kept: deque[bytes | Hole] = deque()
         self._kept_frames = 0
@@ -75,15 +77,12 @@ class Preroll:
         return Instant(time.time_ns() - (clock.boot_ns() - boot_ns), boot_ns)
 
     def _run(self) -> None:
-        looked_s = reported_s = time.monotonic()
+        steps = 0
         while not self._stop.wait(STEP_S):
+            steps += 1
             self._take()
-            now_s = time.monotonic()
-            if now_s - looked_s >= LOOK_S:
-                looked_s = now_s
-                self._attention.look(0, may_end=True)
-            if now_s - reported_s >= REPORT_S:
-                reported_s = now_s
+            self._attention.look(0, may_end=True)
+            if steps % STEPS_PER_REPORT == 0:
                 self._report()
 
     def _take(self) -> None:
