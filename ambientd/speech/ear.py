@@ -55,11 +55,11 @@ class Ear:
     def hear(self, samples: bytes) -> bool:
         """Take int16 samples at 16 kHz; tell whether somebody began to speak in them."""
         self._unheard += samples
+        whole_bytes = len(self._unheard) // FRAME_BYTES * FRAME_BYTES
+        frames, self._unheard = self._unheard[:whole_bytes], self._unheard[whole_bytes:]
+        values = numpy.frombuffer(frames, dtype=numpy.int16).astype(numpy.float32)
         began = False
-        while len(self._unheard) >= FRAME_BYTES:
-            frame, self._unheard = self._unheard[:FRAME_BYTES], self._unheard[FRAME_BYTES:]
-            values = numpy.frombuffer(frame, dtype=numpy.int16).astype(numpy.float32)
-            probability = self._vad.probability(values / _FULL_SCALE)
+        for probability in self._vad.probabilities(values / _FULL_SCALE):
             self._segmenter.push(probability)
             self.probabilities.append(probability)
             began |= self._segmenter.is_speech and not self.is_speech

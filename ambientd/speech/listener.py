@@ -136,8 +136,8 @@ class Listener:
     def _hear(self, count: int) -> list[Turn]:
         samples = self._samples(self._next_frame, count * FRAME_SAMPLES)
         turns = []
-        for frame in samples.reshape(-1, FRAME_SAMPLES):
-            turn = self._segmenter.push(self._vad.probability(frame))
+        for probability in self._vad.probabilities(samples):
+            turn = self._segmenter.push(probability)
             if turn is not None:
                 turns.append(turn)
         self._next_frame += count * FRAME_SAMPLES
@@ -153,7 +153,7 @@ class Listener:
         if available > 0:
             frame = numpy.zeros(FRAME_SAMPLES, dtype=numpy.float32)
             frame[:available] = self._samples(self._next_frame, available)
-            turn = self._segmenter.push(self._vad.probability(frame))
+            turn = self._segmenter.push(*self._vad.probabilities(frame))
             if turn is not None:
                 # The frame was filled up with zeros: the turn must not reach into them.
                 turns.append(Turn(turn.start_ms, min(turn.end_ms, end_ms)))
@@ -187,9 +187,8 @@ class Listener:
         count = (
             min(self._next_frame, units.ms_to_frames(WARM_MS, units.SPOOL_RATE_HZ)) // FRAME_SAMPLES
         )
-        samples = self._samples(self._next_frame - count * FRAME_SAMPLES, count * FRAME_SAMPLES)
-        for frame in samples.reshape(-1, FRAME_SAMPLES):
-            self._vad.probability(frame)
+        before = self._next_frame - count * FRAME_SAMPLES
+        self._vad.probabilities(self._samples(before, count * FRAME_SAMPLES))
 
     def _samples(self, start: int, count: int) -> numpy.ndarray:
         size_bytes, offset_bytes = count * units.SAMPLE_BYTES, start * units.SAMPLE_BYTES

@@ -75,8 +75,8 @@ class Hearer:
         vad, segmenter, found = Vad(), Segmenter(self.rules), []
         count = len(samples) // FRAME_SAMPLES
         frames = samples[: count * FRAME_SAMPLES].astype(numpy.float32) / 32768
-        for frame in frames.reshape(-1, FRAME_SAMPLES):
-            turn = segmenter.push(vad.probability(frame))
+        for probability in vad.probabilities(frames):
+            turn = segmenter.push(probability)
             found += [] if turn is None else [turn]
         last = segmenter.finish(len(samples) * 1000 // sets.RATE_HZ)
         return found if last is None else [*found, last]

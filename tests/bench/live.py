@@ -201,10 +201,8 @@ def speech_starts_ms(samples: numpy.ndarray) -> list[int]:
 
 def _voiced(samples: numpy.ndarray) -> list[bool]:
     mono = samples.astype(numpy.float32) / 32768
-    vad = Vad()
     count = len(mono) // FRAME_SAMPLES
-    frames = mono[: count * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
-    return [vad.probability(frame) >= VOICED for frame in frames]
+    return [one >= VOICED for one in Vad().probabilities(mono[: count * FRAME_SAMPLES])]
 
 
 def _percentiles(delays: list[float]) -> dict[str, Any]:

@@ -265,7 +265,7 @@ def test_a_turn_that_is_cut_by_the_very_end_loses_nothing(worker: Worker, spool:
     for _ in range(156):
         assert always.push(0.9) is None
     listener._segmenter = always
-    listener._vad.probability = lambda frame: 0.9  # type: ignore[method-assign]
+    listener._vad.probabilities = lambda samples: [0.9]  # type: ignore[method-assign]
     listener._next_frame = 156 * 512
     listener._cold = False
     listener.frames, listener.finished = 156 * 512 + 100, True

@@ -26,7 +26,7 @@ def test_no_turn_is_opened(name: str) -> None:
     vad, segmenter = Vad(), Segmenter(Rules())
     count = len(samples) // FRAME_SAMPLES
     frames = samples[: count * FRAME_SAMPLES].astype(numpy.float32) / 32768
-    turns = [segmenter.push(vad.probability(frame)) for frame in frames.reshape(-1, FRAME_SAMPLES)]
+    turns = [segmenter.push(probability) for probability in vad.probabilities(frames)]
     assert count > 10
     assert [turn for turn in turns if turn is not None] == []
     assert segmenter.finish(count * 32) is None
